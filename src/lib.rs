@@ -41,16 +41,13 @@
 //!   - `change`: what a change does to a version
 //!   - `difference`: the edits that lead from one list to another
 //!   - `writer`: group commit, and looks for what other programs have committed
-//!   - `database_status`: whether the database can be saved to, or read
+//!   - `database_status`: whether the database can be saved to
 //!   - `database`: an open database, its locks and saves
 //!   - `rows`: the table of colors in SQL
 //!   - `file_lock`: keeps out a second service
 //!   - `database_error`: why a database cannot be used
 //!   - `probe`: what is at the path of `--data`, before SQLite opens it
 //!   - `wal_files`: FILE, FILE-wal and FILE-shm of a database that is open
-//!   - `sqlite_locks`: some of SQLite's locks
-//!   - `foreign_reader`: reads a database that other programs may be writing
-//!   - `follower`: polls such a database, and reads it again when it has changed
 //! - `http`: RFC 9110 and 9112 on values
 //!   - `parser`: bytes to requests, or why they are none
 //!   - `head`: the request line and the fields

@@ -11,8 +11,7 @@ use crate::STACK_BYTES;
 use crate::failure::Failure;
 use crate::options::Options;
 use crate::store::{
-    Colors, Database, DatabaseError, Follower, Store, Writer, database, file_lock, foreign_reader,
-    json, probe,
+    Colors, Database, DatabaseError, Store, Writer, database, file_lock, json, probe,
 };
 
 /// The seed if no option names one. A service that is started in a checkout has this file.
@@ -25,14 +24,13 @@ const BUILT_IN: &[u8] = include_bytes!("../seed/colors.json");
 pub(crate) enum Source {
     /// The colors of the seed, and its name: the list is in memory alone.
     InMemory(Colors, String),
-    /// FILE, which others write: `--read-only`.
-    Followed(PathBuf),
-    /// FILE, which the service writes.
+    /// FILE.
     Database {
         /// As `--data` names it.
         given: PathBuf,
         /// Without links.
         path: PathBuf,
+        has_list: bool,
         /// The colors of a new FILE, and their name; `None` if FILE is certain to have a list.
         seed: Option<(Colors, String)>,
         /// There is `--seed`, which is not read if FILE has a list.
@@ -66,7 +64,7 @@ pub(crate) struct Opened {
     pub(crate) is_new: bool,
 }
 
-/// The writer or the follower, which runs as long as the service does.
+/// The writer, which runs as long as the service does.
 type Background = Box<dyn FnOnce()>;
 
 /// Finds the list, and reads the seed if FILE is to be made from it.
@@ -74,30 +72,24 @@ pub(crate) fn find(options: &Options) -> Result<Source, Failure> {
     let Some(file) = options.data.as_deref() else {
         return read_seed(options).map(|(colors, name)| Source::InMemory(colors, name));
     };
-    if options.read_only {
-        return Ok(Source::Followed(file.to_owned()));
-    }
-    let (path, has_list) = probe::locate_writable(file).map_err(|error| unusable(file, error))?;
+    let failed = |error| unusable(file, error);
+    let (path, has_list) = probe::locate(file).map_err(failed)?;
+    probe::check_writable(&path).map_err(failed)?;
     // The start rolls back a journal, which may leave FILE without a list.
     let is_finished = has_list && !probe::has_journal(&path);
     let seed = (!is_finished).then(|| read_seed(options)).transpose()?;
-    Ok(Source::Database {
-        given: file.to_owned(),
-        path,
-        seed,
-        is_seed_given: options.seed.is_some(),
-    })
+    let given = file.to_owned();
+    Ok(Source::Database { given, path, has_list, seed, is_seed_given: options.seed.is_some() })
 }
 
 /// Starts a thread that opens the list and sends it: FILE, which it may have to make. From then on
-/// the thread saves changes, or follows those of others; it ends if the list is in memory.
+/// the thread saves changes; it ends if the list is in memory.
 /// `memory_max`: see [`Store::in_memory`].
 pub(crate) fn start(
     source: Source,
     lock: Option<File>,
     memory_max: usize,
 ) -> io::Result<Receiver<Result<Opened, Failure>>> {
-    let name = if matches!(source, Source::Followed(_)) { "follower" } else { "writer" };
     let (sender, opened) = mpsc::channel();
     let run = move || {
         let (result, background) = match open(source, lock, memory_max) {
@@ -109,7 +101,7 @@ pub(crate) fn start(
             background();
         }
     };
-    thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES).spawn(run)?;
+    thread::Builder::new().name("writer".to_owned()).stack_size(STACK_BYTES).spawn(run)?;
     Ok(opened)
 }
 
@@ -125,13 +117,7 @@ fn open(
             let store = Store::in_memory(colors, memory_max);
             Ok((Opened { store, details, is_new: false }, Box::new(|| ())))
         }
-        Source::Followed(file) => {
-            let (store, follower) =
-                Follower::open(&file, memory_max).map_err(|error| unusable(&file, error))?;
-            let details = follows(&file, store.list.version().len());
-            Ok((Opened { store, details, is_new: false }, Box::new(|| follower.run())))
-        }
-        Source::Database { given, path, seed, is_seed_given } => {
+        Source::Database { given, path, seed, is_seed_given, .. } => {
             let failed = |error| unusable(&given, error);
             let lock = lock.map_or_else(|| file_lock::flock(&path), Ok).map_err(failed)?;
             let made_from = match seed {
@@ -155,35 +141,37 @@ fn open(
 }
 
 /// `--check`: describes the list that a start would have, and fails where the start would. Changes
-/// nothing, since a service may be running on the same file.
+/// no list and makes no FILE; a service may be running on the same one.
 pub(crate) fn check(options: &Options) -> Result<String, Failure> {
     match find(options)? {
         Source::InMemory(colors, seed) => Ok(format!("{} from {seed}", count(colors.len()))),
-        Source::Followed(file) => {
-            let colors =
-                foreign_reader::read_and_check(&file).map_err(|error| unusable(&file, error))?;
-            Ok(follows(&file, colors.len()))
+        Source::Database { given, seed: Some((colors, seed)), has_list: false, .. } => {
+            Ok(format!("{} from {seed}, for {}", count(colors.len()), given.display()))
         }
-        Source::Database { given, path, seed, .. } => {
-            let name = given.display();
-            match (foreign_reader::read_and_check(&path), seed) {
-                (Ok(colors), _) => Ok(format!("{} kept in {name}", count(colors.len()))),
-                (Err(DatabaseError::Missing), Some((colors, seed))) => {
-                    Ok(format!("{} from {seed}, for {name}", count(colors.len())))
-                }
-                (Err(DatabaseError::HotJournal), _) => {
-                    Ok(format!("what {name} has, after the journal beside it is rolled back"))
-                }
-                (Err(error), _) => Err(unusable(&given, error)),
-            }
+        Source::Database { given, path, .. } => {
+            let colors = Database::read(&path).map_err(|error| unusable(&given, error))?;
+            Ok(format!("{} kept in {}", count(colors.len()), given.display()))
         }
     }
 }
 
 /// Prints the list of a database as `GET /colors` answers it.
 pub(crate) fn dump(file: &Path) -> Result<(), Failure> {
-    let colors = foreign_reader::read_once(file).map_err(|error| unusable(file, error))?;
+    let colors = stored(file).map_err(|error| unusable(file, error))?;
     io::stdout().write_all(colors.envelope().bytes()).map_err(Failure::Output)
+}
+
+/// The list in FILE.
+fn stored(file: &Path) -> Result<Colors, DatabaseError> {
+    let (path, has_list) = probe::locate(file)?;
+    if !has_list {
+        return Err(DatabaseError::Missing);
+    }
+    let Err(refused) = probe::check_writable(&path) else { return Database::read(&path) };
+    database::read_only(&path).map_err(|error| match error {
+        DatabaseError::ReadOnly | DatabaseError::CannotOpen => refused,
+        error => error,
+    })
 }
 
 fn unusable(file: &Path, error: DatabaseError) -> Failure {
@@ -202,10 +190,6 @@ fn read_seed(options: &Options) -> Result<(Colors, String), Failure> {
         Ok(Err(error)) => Err(Failure::Malformed(name, error)),
         Err(error) => Err(Failure::SeedUnreadable(name, error)),
     }
-}
-
-fn follows(file: &Path, colors: usize) -> String {
-    format!("{}, follows {}, read-only", count(colors), file.display())
 }
 
 fn count(colors: usize) -> String {

@@ -29,11 +29,8 @@ colors_workers gauge Event loops.
 colors_colors gauge Colors in the list.
 colors_list_bytes gauge Bytes of the list as JSON.
 colors_saves_total counter Saves that succeeded; those of several changes together count once.
-colors_save_failures_total counter Saves that failed, those tried again included; of a follower, \
-reads.
+colors_save_failures_total counter Saves that failed, those tried again included.
 colors_save_duration_seconds histogram Time of a save that succeeded.
-colors_read_timestamp_seconds gauge When the file that is followed was last read anew.
-colors_changed_timestamp_seconds gauge When the list that was read was last another one.
 colors_log_lines_dropped_total counter Log lines dropped: standard error was not read fast enough.
 colors_log_warnings_total counter Warnings that were logged, or left out because there were too \
 many.
@@ -162,7 +159,7 @@ impl WorkerCounters {
     }
 }
 
-/// What the writer counts of saves. Reads that fail, also those of a follower, count as failures.
+/// What the writer counts of saves. Looks for commits of other programs that fail count as failures.
 #[derive(Debug, Default)]
 pub(crate) struct DatabaseMetrics {
     /// Times of the saves that succeeded.
@@ -182,10 +179,6 @@ pub(crate) struct Gauges<'a> {
     /// Bytes of the list as JSON.
     pub(crate) list_bytes: usize,
     pub(crate) saves: &'a DatabaseMetrics,
-    /// When the file that is followed was last read; `None` without one.
-    pub(crate) read: Option<SystemTime>,
-    /// When reading that file last found another list.
-    pub(crate) changed: Option<SystemTime>,
 }
 
 /// The numbers of the whole service.
@@ -233,8 +226,6 @@ impl Metrics {
         text.number("colors_save_failures_total", saves.failures.get());
         text.family("colors_save_duration_seconds");
         text.histogram("", iter::once(&saves.durations));
-        text.optional("colors_read_timestamp_seconds", gauges.read.map(seconds_since_1970));
-        text.optional("colors_changed_timestamp_seconds", gauges.changed.map(seconds_since_1970));
         let (dropped, warnings) = logging::counts();
         text.number("colors_log_lines_dropped_total", dropped);
         text.number("colors_log_warnings_total", warnings);

@@ -71,7 +71,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TIME", default_value = "75s", value_parser = parse_time)]
     pub(crate) keep_alive: Duration,
 
-    /// Allow only reads; with --data, it follows FILE, read-only
+    /// Allow only reads: clients change nothing
     #[arg(long, value_name = "BOOL", value_parser = BoolishValueParser::new())]
     pub(crate) read_only: bool,
 
@@ -100,11 +100,11 @@ pub(crate) struct Options {
     #[arg(long, value_name = "WHICH", ignore_case = true)]
     pub(crate) access_log: AccessLog,
 
-    /// Check options and files; listens nowhere, writes nothing
+    /// Check options and files; listens nowhere, changes no list
     #[arg(long)]
     pub(crate) check: bool,
 
-    /// Print the list that --data keeps, as JSON; also while it is in use
+    /// Print the list of --data as JSON, in use or not; recovers it first
     #[arg(long, conflicts_with = "check")]
     pub(crate) dump: bool,
 
@@ -138,15 +138,11 @@ impl Options {
             _ => option(id),
         };
         let is_default = matches.value_source("listen") == Some(ValueSource::DefaultValue);
-        let mut options = Self {
+        let options = Self {
             listen_name: (!is_default).then(|| name_of("listen")),
             warnings: warnings(&command),
             ..Self::from_arg_matches(&matches)?
         };
-        if options.read_only && options.data.is_some() && options.seed.is_some() {
-            let seed = name_of("seed");
-            options.warnings.push(format!("{seed} does nothing: others write the list of --data"));
-        }
         match options.conflict(name_of) {
             Some(conflict) => Err(command.error(ErrorKind::ArgumentConflict, conflict)),
             None => Ok(options),

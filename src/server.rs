@@ -8,7 +8,7 @@
 //! | main | accepts connections, takes signals, reads tokens, sends heartbeats | poll(2); at the start for FILE, at the stop for connections and the writer |
 //! | workers, one for each processor and at least two | receive, answer and send | epoll_wait(2) |
 //! | one more of their pool | answers that take long, one after the other; frees long lists | a writer that makes the same JSON |
-//! | writer, or follower | all that `store` does on disk | the disk, locks of other programs, its channel |
+//! | writer | all that `store` does on disk | the disk, locks of other programs, its channel |
 //! | log | writes log lines | standard error |
 //!
 //! A worker never waits for a client, a disk or another thread, but for the moment that a lock is

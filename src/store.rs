@@ -10,12 +10,11 @@
 //! |---|---|---|
 //! | in memory | the thread that calls [`Store::submit`] | nothing |
 //! | in FILE | the writer: [`Writer::run`] | the disk, and locks of other programs |
-//! | in a FILE that others write | the follower: [`Follower::run`] | the same |
 //!
-//! Writer and follower are threads of their own. The writer passes each outcome to
-//! [`OutcomeHandler`]. Who publishes a new version calls [`ChangeListener`]. Neither of these two
-//! functions waits for more than a lock. A save that panics has failed. After any other panic of
-//! the writer the process ends, since nothing would be saved any more.
+//! The writer is a thread of its own. It passes each outcome to [`OutcomeHandler`]. Who publishes a
+//! new version calls [`ChangeListener`]. Neither of these two functions waits for more than a lock.
+//! A save that panics has failed. After any other panic of the writer the process ends, since
+//! nothing would be saved any more.
 //!
 //! # Locks
 //!
@@ -32,7 +31,7 @@
 //! |---|---|---|
 //! | the writer | SQLite's write lock | 5 s; then the changes that wait are answered 500 |
 //! | a change | those before it in its commit | 50 ms; then it is left for the next commit |
-//! | writer and follower | the next look for commits of other programs | 1 s |
+//! | the writer | the next look for commits of other programs | 1 s |
 //! | a start | a predecessor that stops | 6 s |
 //! | a stop | the writer's last commit | 4.5 s from the signal |
 //!
@@ -47,13 +46,10 @@ mod database_error;
 mod database_status;
 mod difference;
 pub(crate) mod file_lock;
-mod follower;
-pub(crate) mod foreign_reader;
 pub(crate) mod json;
 mod list;
 pub(crate) mod probe;
 mod rows;
-mod sqlite_locks;
 mod wal_files;
 mod writer;
 
@@ -67,14 +63,13 @@ pub(crate) use colors::{Colors, Edit};
 pub(crate) use database::Database;
 pub(crate) use database_error::DatabaseError;
 pub(crate) use database_status::DatabaseStatus;
-pub(crate) use follower::Follower;
 pub(crate) use json::JsonError;
 pub(crate) use list::{ChangeListener, SharedList};
 pub(crate) use writer::Writer;
 use writer::WriterMessage;
 
-/// How often the writer, while it has no changes, and the follower look for commits of other
-/// programs. Readers may miss such a commit for this long.
+/// How often the writer looks for commits of other programs while it has no changes. Readers may
+/// miss such a commit for this long.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The list, and where it is kept.
@@ -89,8 +84,6 @@ pub(crate) enum Storage {
     InMemory,
     /// In a database. The writer, at the other end of this channel, makes the changes.
     Database(Sender<WriterMessage>, Arc<DatabaseStatus>),
-    /// In a file of this name, which others write. The follower reads it.
-    Followed(String, Arc<DatabaseStatus>),
 }
 
 /// Who asked for a change, and gets its outcome.
@@ -116,22 +109,17 @@ pub(crate) enum Submitted {
 pub(crate) type OutcomeHandler = Box<dyn Fn(Ticket, Result<Outcome, DatabaseError>) + Send>;
 
 impl Store {
-    /// A list that is in memory alone. [`Writer::new`] and [`Follower::open`] make the other kinds.
+    /// A list that is in memory alone. [`Writer::new`] makes the other kind.
     /// `memory_max`: bytes for requests and responses.
     pub(crate) fn in_memory(colors: Colors, memory_max: usize) -> Self {
         Self { list: Arc::new(SharedList::new(colors, memory_max)), storage: Storage::InMemory }
     }
 
-    /// Whether others write the list.
-    pub(crate) fn is_followed(&self) -> bool {
-        matches!(self.storage, Storage::Followed(..))
-    }
-
-    /// Whether saving or, of a follower, reading works; `None` for a list in memory.
+    /// Whether saving works; `None` for a list in memory.
     pub(crate) fn status(&self) -> Option<&DatabaseStatus> {
         match &self.storage {
             Storage::InMemory => None,
-            Storage::Database(_, status) | Storage::Followed(_, status) => Some(status),
+            Storage::Database(_, status) => Some(status),
         }
     }
 
@@ -158,7 +146,6 @@ impl Store {
                 let _ = writer.send(WriterMessage::Change(change, ticket));
                 Submitted::Queued
             }
-            Storage::Followed(..) => unreachable!("nobody may change a list that is followed"),
         }
     }
 

@@ -7,7 +7,7 @@ complete -c colors -l workers -d 'Event loops, one thread each [default: as many
 complete -c colors -l max-body -d 'Longest content of a request, at most 16 MiB' -r -f
 complete -c colors -l request-timeout -d 'Longest wait for a request, or for a client to read' -r -f
 complete -c colors -l keep-alive -d 'Longest time between two requests on a connection' -r -f
-complete -c colors -l read-only -d 'Allow only reads; with --data, it follows FILE, read-only' -r -f -a "true\t''
+complete -c colors -l read-only -d 'Allow only reads: clients change nothing' -r -f -a "true\t''
 false\t''"
 complete -c colors -l token-file -d 'Changes need a bearer token of this file; read again on SIGHUP' -r -F
 complete -c colors -l private -d 'Reads of colors and metrics need a token, too' -r -f -a "true\t''
@@ -22,7 +22,7 @@ debug\t''"
 complete -c colors -l access-log -d 'Log every request, or =changes: those that changed the list' -r -f -a "changes\t''
 true\t''
 false\t''"
-complete -c colors -l check -d 'Check options and files; listens nowhere, writes nothing'
-complete -c colors -l dump -d 'Print the list that --data keeps, as JSON; also while it is in use'
+complete -c colors -l check -d 'Check options and files; listens nowhere, changes no list'
+complete -c colors -l dump -d 'Print the list of --data as JSON, in use or not; recovers it first'
 complete -c colors -s h -l help -d 'Print help'
 complete -c colors -s V -l version -d 'Print version'

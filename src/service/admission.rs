@@ -81,10 +81,10 @@ impl Service {
         }
     }
 
-    /// Whether the service takes this method at all: with `--read-only`, or if others write the
-    /// list, only one that changes nothing.
+    /// Whether the service takes this method at all: with `--read-only`, only one that
+    /// changes nothing.
     fn takes(&self, method: &Method) -> bool {
-        is_safe(method) || !(self.options.read_only || self.store.is_followed())
+        is_safe(method) || !self.options.read_only
     }
 
     /// The methods of a target. The service itself has all.

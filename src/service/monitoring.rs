@@ -11,7 +11,7 @@ use crate::blob::Blob;
 use crate::http::{Content, MediaType, Request, Response, StatusCode, utc};
 use crate::metrics::{DatabaseMetrics, Gauges};
 use crate::server_state::Phase;
-use crate::store::{DatabaseStatus, Storage};
+use crate::store::DatabaseStatus;
 
 impl Service {
     /// 200, or 503 with what is wrong. Tells what is known, and waits for nothing.
@@ -25,17 +25,8 @@ impl Service {
             "version": env!("BUILD_VERSION"),
             "colors": store.list.version().len(),
         });
-        match &store.storage {
-            Storage::InMemory => {}
-            Storage::Database(_, status) => {
-                health["saved"] = status.now().saved.map(rfc3339).into();
-            }
-            Storage::Followed(file, status) => {
-                let times = status.now();
-                health["follows"] = file.as_str().into();
-                health["read"] = times.read.map(rfc3339).into();
-                health["changed"] = times.changed.map(rfc3339).into();
-            }
+        if let Some(status) = store.status() {
+            health["saved"] = status.now().saved.map(rfc3339).into();
         }
         let text = format!("{health}\n").into_bytes();
         // RFC 9110 §13.2.1: conditions count only where the response would be a success without
@@ -48,7 +39,6 @@ impl Service {
 
     pub(super) fn metrics(&self) -> Response {
         let status = self.store.status();
-        let times = status.map(DatabaseStatus::now).unwrap_or_default();
         let no_saves = DatabaseMetrics::default();
         let version = self.store.list.version();
         let text = self.metrics.exposition(&Gauges {
@@ -58,8 +48,6 @@ impl Service {
             colors: version.len(),
             list_bytes: version.envelope_len(),
             saves: status.map_or(&no_saves, |status| &status.metrics),
-            read: times.read,
-            changed: times.changed,
         });
         Response {
             media_type: MediaType::Metrics,

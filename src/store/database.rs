@@ -41,10 +41,7 @@
 //! - Checkpoint: taken at the end of a commit, and in [`Database::close`]. A connection that does
 //!   not get the lock leaves the checkpoint out.
 //!
-//! `foreign_reader` takes the shared lock by an open file description, for one read of a follower,
-//! `--dump` or `--check`. While another program has the exclusive lock, the reader waits for
-//! [`BUSY_TIME`], without any lock of its own. With the shared lock it waits for no other: it asks
-//! whether anybody has the locks in use and write, and gives up where SQLite meets a lock.
+//! `--dump` and `--check` have a connection as any other program has, without the service lock.
 //!
 //! So every wait ends, and no two processes wait for each other. A process that closes any
 //! descriptor of FILE or FILE-shm loses SQLite's locks on that file
@@ -94,8 +91,8 @@ pub(crate) struct Database {
     /// What [`DATA_VERSION`] returned when the list was last read. `None`: the list has to be read
     /// again.
     data_version: Option<i64>,
-    /// The lock that keeps out other processes of the service.
-    _lock: File,
+    /// The lock that keeps out other processes of the service; `None` for a read.
+    _lock: Option<File>,
 }
 
 /// Creates the table with these colors, durably, in a locked file. False if the file has tables.
@@ -120,6 +117,33 @@ pub(crate) fn fill(path: &Path, colors: &Colors) -> Result<bool, DatabaseError> 
     }
     transaction.commit()?;
     Ok(true)
+}
+
+/// Reads the list at a path without links by a connection that cannot write: for `--dump` where
+/// that may not, as on a read-only medium. Recovers nothing, so it may fail after a kill.
+pub(crate) fn read_only(path: &Path) -> Result<Colors, DatabaseError> {
+    let begun = Instant::now();
+    loop {
+        match try_read_only(path) {
+            Err(DatabaseError::Busy) if begun.elapsed() < BUSY_TIME => sleep(BUSY_PAUSE),
+            found => return found,
+        }
+    }
+}
+
+/// Fails with `Busy` if another program opens or closes the database meanwhile.
+fn try_read_only(path: &Path) -> Result<Colors, DatabaseError> {
+    let beside = || ["-wal", "-journal"].map(|suffix| probe::with_suffix(path, suffix).exists());
+    let before = beside();
+    // In WAL mode, SQLite makes FILE-wal and FILE-shm, unless it is told that nobody changes FILE.
+    // Nobody does while there is neither FILE-wal nor FILE-journal.
+    let parameters = if before == [false; 2] { "?immutable=1" } else { "" };
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+    let uri = format!("{}{parameters}", probe::uri(path));
+    let found = Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+        .map_err(DatabaseError::from)
+        .and_then(|connection| read_list(&connection, &Colors::default()));
+    if beside() == before { found } else { Err(DatabaseError::Busy) }
 }
 
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
@@ -156,19 +180,15 @@ impl Database {
         path: &Path,
         lock: File,
     ) -> Result<(Self, Colors), DatabaseError> {
-        let mut files = WalFiles::new(given, path)?;
-        let has_wal = probe::with_suffix(path, "-wal").exists();
-        let mut connection = connect(path)?;
-        // A start that fails later leaves FILE-wal as it is.
-        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, has_wal)?;
-        check_pages(&connection)?;
-        if query_value::<String>(&connection, "PRAGMA journal_mode")? != "wal" {
+        let mut database = Self::open_unchanged(given, path, Some(lock))?;
+        let connection = &mut database.connection;
+        if query_value::<String>(connection, "PRAGMA journal_mode")? != "wal" {
             // The change of the mode writes only the header of FILE. That is within one sector of
             // the disk, so it needs no journal. A journal that a kill left behind would keep out
             // programs that may only read FILE.
             connection.execute_batch("PRAGMA journal_mode=OFF")?;
         }
-        if query_value::<String>(&connection, "PRAGMA journal_mode=WAL")? != "wal" {
+        if query_value::<String>(connection, "PRAGMA journal_mode=WAL")? != "wal" {
             return Err(DatabaseError::Unusable(
                 "its file system has no shared memory for a WAL; name a file on a local disk with \
                  --data"
@@ -180,15 +200,38 @@ impl Database {
         connection.execute_batch("PRAGMA synchronous=FULL; PRAGMA journal_size_limit=4194304")?;
         // SQLite makes FILE-wal at the first transaction.
         connection.execute_batch("BEGIN")?;
-        let colors = read_list(&connection, &Colors::default())?;
-        let data_version = Some(query_value(&connection, DATA_VERSION)?);
-        files.note_opened(query_value(&connection, "PRAGMA page_size")?)?;
-        wait_for_locks(&mut connection, TRY_TIME)?;
+        let colors = read_list(connection, &Colors::default())?;
+        database.data_version = Some(query_value(connection, DATA_VERSION)?);
+        database.files.note_opened(query_value(connection, "PRAGMA page_size")?)?;
+        wait_for_locks(connection, TRY_TIME)?;
         // SQLite syncs the directory as well before the first change, but ignores a failure.
         probe::sync_directory(path)?;
-        let database = Self { connection, files, data_version, _lock: lock };
         database.roll_back();
         Ok((database, colors))
+    }
+
+    /// Reads the list of the database at a path without links, as a start would: recovers what a
+    /// kill has left, and looks for damage. A service may be running on it.
+    pub(crate) fn read(path: &Path) -> Result<Colors, DatabaseError> {
+        let database = Self::open_unchanged(path, path, None)?;
+        read_list(&database.connection, &Colors::default())
+    }
+
+    /// Opens a database, and looks for damage.
+    fn open_unchanged(
+        given: &Path,
+        path: &Path,
+        lock: Option<File>,
+    ) -> Result<Self, DatabaseError> {
+        let files = WalFiles::new(given, path)?;
+        let has_wal = probe::with_suffix(path, "-wal").exists();
+        let connection = connect(path)?;
+        let database = Self { connection, files, data_version: None, _lock: lock };
+        // A FILE-wal that was there stays as it is when this fails or ends.
+        let no_checkpoint = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+        database.connection.set_db_config(no_checkpoint, has_wal)?;
+        check_pages(&database.connection)?;
+        Ok(database)
     }
 
     /// Begins a save. Waits [`TRY_TIME`] for the write lock, and fails with `Busy` without it.

@@ -14,17 +14,7 @@ use super::probe::{APPLICATION_ID, VERSION};
 pub(crate) enum DatabaseError {
     /// When another process holds a lock for longer than the service waits for it.
     Busy,
-    /// When another program is in the middle of changing the file.
-    Changing,
-    /// When a program uses FILE-shm, and FILE-wal, which has this name, is not there.
-    WalMissing(String),
-    /// When Litestream has applied only some pages of a change, and is still applying the others or
-    /// was ended: FILE is newer than FILE-txid, which has this name.
-    AppliedInPart(String),
-    /// When a reader finds the FILE-journal of a program that was ended in a transaction. The
-    /// transaction has to be rolled back, and a reader may not write.
-    HotJournal,
-    /// When a reader needs a list, and FILE does not exist or is empty.
+    /// When `--dump` needs a list, and FILE does not exist or is empty.
     Missing,
     /// When FILE, FILE-wal or FILE-shm, which has this name, is not the file that was opened, or
     /// lacks a part of it.
@@ -61,35 +51,14 @@ pub(crate) enum DatabaseError {
     Disk(i32),
     /// When SQLite fails for another reason, in its words.
     Sqlite(String),
-    /// When the service panicked while it saved this change or read this list.
+    /// When the service panicked while it saved this change .
     Panicked,
-}
-
-impl DatabaseError {
-    /// Whether a later try may succeed without help, since another program is in the middle of
-    /// something.
-    pub(super) fn is_transient(&self) -> bool {
-        matches!(self, Self::Busy | Self::Changing | Self::WalMissing(_) | Self::AppliedInPart(_))
-    }
 }
 
 impl fmt::Display for DatabaseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Busy => f.write_str("another process writes to it; stop that process"),
-            Self::Changing => f.write_str("another program keeps changing it; try again"),
-            Self::WalMissing(wal) => {
-                write!(f, "{wal} is missing, and a program uses the database; move it back")
-            }
-            Self::AppliedInPart(txid) => write!(
-                f,
-                "changes were applied in part: it is newer than {txid}; if litestream restore does \
-                 not run any more, remove both and restore again"
-            ),
-            Self::HotJournal => f.write_str(
-                "a program was ended while it wrote, and left a journal beside the file; open it \
-                 once with sqlite3, which rolls that back",
-            ),
             Self::Missing => f.write_str(
                 "it does not exist, or is empty; name the file of a service, or a copy, with \
                  --data",
@@ -154,9 +123,8 @@ impl From<rusqlite::Error> for DatabaseError {
         let Some(failure) = error.sqlite_error() else { return Self::Sqlite(message) };
         match (failure.code, failure.extended_code) {
             (ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked, _) => Self::Busy,
-            (_, ffi::SQLITE_READONLY_ROLLBACK) => Self::HotJournal,
-            // Another program is opening the database, or closing it.
-            (_, ffi::SQLITE_READONLY_CANTINIT | ffi::SQLITE_READONLY_RECOVERY) => Self::Changing,
+            // To a connection that cannot write: another program is opening the database.
+            (_, ffi::SQLITE_READONLY_CANTINIT | ffi::SQLITE_READONLY_RECOVERY) => Self::Busy,
             (ErrorCode::DiskFull, _) | (_, ffi::SQLITE_IOERR_SHMSIZE) => Self::Full,
             (ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase, _) => Self::Damaged(message),
             (_, ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC) => Self::SyncFailed,
@@ -184,17 +152,6 @@ mod tests {
     fn a_code_of_sqlite_leads_to_what_to_do() {
         use DatabaseError::*;
         check(ffi::SQLITE_BUSY_RECOVERY, &Busy, "another process writes to it; stop that process");
-        check(
-            ffi::SQLITE_READONLY_RECOVERY,
-            &Changing,
-            "another program keeps changing it; try again",
-        );
-        check(
-            ffi::SQLITE_READONLY_ROLLBACK,
-            &HotJournal,
-            "a program was ended while it wrote, and left a journal beside the file; open it once \
-             with sqlite3, which rolls that back",
-        );
         check(ffi::SQLITE_IOERR_SHMSIZE, &Full, "the disk is full; make room on it");
         check(
             ffi::SQLITE_READONLY_DIRECTORY,

@@ -26,7 +26,7 @@ const FILE_NAME_BYTES_MAX: usize = 255 - 8;
 
 /// True if there is a database of colors, false if the file is missing or empty; an error for
 /// anything else.
-pub(super) fn inspect(path: &Path) -> Result<bool, DatabaseError> {
+fn inspect(path: &Path) -> Result<bool, DatabaseError> {
     let unusable = |reason: &str| Err(DatabaseError::Unusable(reason.to_owned()));
     let last = path.as_os_str().as_bytes().rsplit(|byte| *byte == b'/').next();
     let is_directory = matches!(last, Some(b"" | b"." | b".."));
@@ -134,19 +134,20 @@ pub(super) fn sync_directory(path: &Path) -> Result<(), DatabaseError> {
     })
 }
 
-/// Where the file of `--data` is, without links, and whether it has a list. Fails if this process
-/// may not write the file, or may not create files in its directory.
-pub(crate) fn locate_writable(file: &Path) -> Result<(PathBuf, bool), DatabaseError> {
-    let has_list = inspect(file)?;
-    let path = resolve(file);
+/// Where the file of `--data` is, without links, and whether it has a list.
+pub(crate) fn locate(file: &Path) -> Result<(PathBuf, bool), DatabaseError> {
+    inspect(file).map(|has_list| (resolve(file), has_list))
+}
+
+/// Fails if this process may not write a file, or may not create files in its directory.
+pub(crate) fn check_writable(path: &Path) -> Result<(), DatabaseError> {
     let check = |path: &Path, access| {
         rustix::fs::access(path, access).map_err(|error| refused("write", path, &error.into()))
     };
     if path.exists() {
-        check(&path, Access::READ_OK | Access::WRITE_OK)?;
+        check(path, Access::READ_OK | Access::WRITE_OK)?;
     }
-    check(directory_of(&path), Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK)?;
-    Ok((path, has_list))
+    check(directory_of(path), Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK)
 }
 
 /// The error when the system refuses an operation on an absolute path. If permission is lacking,
@@ -166,7 +167,7 @@ pub(super) fn refused(operation: &'static str, path: &Path, error: &io::Error) -
         (ErrorKind::PermissionDenied, Some((part, there))) => {
             let cause = format!(
                 "permission denied: it belongs to user {} with mode {:04o}, and this process runs \
-                 as user {}; change its mode or its owner",
+                 as user {}; run this as its owner, or change its mode or owner",
                 there.uid(),
                 there.mode() & 0o7777,
                 rustix::process::geteuid().as_raw()
@@ -188,7 +189,7 @@ pub(super) fn refused(operation: &'static str, path: &Path, error: &io::Error) -
 }
 
 /// Where a path leads, as an absolute path. Follows links even to a file that does not exist.
-pub(super) fn resolve(path: &Path) -> PathBuf {
+fn resolve(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     // The kernel follows as many links (path_resolution(7)).
     for _ in 0..40 {

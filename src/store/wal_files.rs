@@ -8,11 +8,11 @@ use std::io;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
-use nix::libc::F_WRLCK;
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc::{self, off_t};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::{Errno, retry_on_intr};
 
-use super::sqlite_locks::{SHARED, set_lock};
 use super::{DatabaseError, probe};
 
 /// The wal-index in FILE-shm consists of blocks of this many bytes, each for this many frames of
@@ -115,7 +115,7 @@ impl Drop for SharedMemory {
         let Ok(database) = OpenOptions::new().write(true).open(path) else { return };
         let id = |file: io::Result<Metadata>| file.ok().map(|file| id_of(&file));
         let is_this = || id(self.file.metadata()) == id(fs::metadata(&self.path));
-        if matches!(set_lock(&database, F_WRLCK, SHARED), Ok(true)) && is_this() {
+        if matches!(set_lock(&database, libc::F_WRLCK), Ok(true)) && is_this() {
             // A file that stays does no harm: the next program that opens the database uses it.
             let _ = fs::remove_file(&self.path);
         }
@@ -216,6 +216,27 @@ impl WalFiles {
     }
 }
 
+/// Takes or gives up the lock on the bytes of FILE that SQLite's connections lock (`os_unix.c`,
+/// `SHARED_FIRST`). False if a connection has a lock that excludes this one. The lock belongs to
+/// the open file description (fcntl_locking(2)), so it excludes connections of this process, too.
+fn set_lock(file: &File, kind: i32) -> io::Result<bool> {
+    // `off_t` has 32 bits on some processors. glibc, from 2.28 on, makes of them the 64 bits that
+    // the kernel takes.
+    const SHARED_FIRST: off_t = 0x4000_0002;
+    const SHARED_SIZE: off_t = 510;
+    let lock = libc::flock {
+        l_type: kind as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: SHARED_FIRST,
+        l_len: SHARED_SIZE,
+        l_pid: 0,
+    };
+    match fcntl(file, FcntlArg::F_OFD_SETLK(&lock)) {
+        Err(nix::Error::EAGAIN | nix::Error::EACCES) => Ok(false),
+        set => set.map(|_| true).map_err(io::Error::from),
+    }
+}
+
 /// Device and inode, which no other file has.
 fn id_of(file: &Metadata) -> (u64, u64) {
     (file.dev(), file.ino())
@@ -230,8 +251,6 @@ pub(super) fn replaced(path: &Path) -> DatabaseError {
 mod tests {
     use std::sync::Barrier;
     use std::thread;
-
-    use nix::libc::{F_RDLCK, F_UNLCK};
 
     use super::*;
 
@@ -266,14 +285,14 @@ mod tests {
     fn an_shm_that_was_made_is_removed_unless_a_program_has_opened_the_database() {
         let path = database("removing");
         let other = File::open(&path).unwrap();
-        assert!(set_lock(&other, F_RDLCK, SHARED).unwrap());
+        assert!(set_lock(&other, libc::F_RDLCK).unwrap());
         for is_in_use in [true, false] {
             let shm = SharedMemory::open(&path).unwrap();
             let file = shm.path.clone();
             drop(shm);
             assert_eq!(file.exists(), is_in_use);
             let _ = fs::remove_file(file);
-            assert!(set_lock(&other, F_UNLCK, SHARED).unwrap());
+            assert!(set_lock(&other, libc::F_UNLCK).unwrap());
         }
         fs::remove_dir_all(path.parent().unwrap()).unwrap();
     }

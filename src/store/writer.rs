@@ -50,8 +50,7 @@ impl Writer {
     /// `memory_max`: see [`Store::in_memory`].
     pub(crate) fn new(database: Database, colors: Colors, memory_max: usize) -> (Store, Self) {
         let list = Arc::new(SharedList::new(colors, memory_max));
-        let (on_failure, on_recovery) = ("changes cannot be saved", "changes are saved again");
-        let status = Arc::new(DatabaseStatus::new(on_failure, on_recovery));
+        let status = Arc::new(DatabaseStatus::default());
         let (writer, messages) = mpsc::channel();
         let storage = Storage::Database(writer, Arc::clone(&status));
         let store = Store { list: Arc::clone(&list), storage };

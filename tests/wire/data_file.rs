@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use rustix::process::geteuid;
+use rustix::process::{Signal, geteuid};
 
 use crate::common::harness::{
     Scratch, Server, SetOnDrop, colors, is_installed, own_environment, run, skip, stored,
@@ -344,7 +344,7 @@ fn without_write_permission_the_list_can_be_printed_and_a_start_says_whose_it_is
     let refused = |operation: &str, path: &str, mode: u32| {
         format!(
             ": cannot {operation} {path}: permission denied: it belongs to user 0 with mode {mode:04o}, \
-             and this process runs as user 65534; change its mode or its owner\n"
+             and this process runs as user 65534; run this as its owner, or change its mode or owner\n"
         )
     };
     let refused_file =
@@ -355,13 +355,27 @@ fn without_write_permission_the_list_can_be_printed_and_a_start_says_whose_it_is
         assert!(code == Some(1) && error.ends_with(&expected), "{arguments:?}: {error}");
     }
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
-    let expected = (Some(0), format!("{{\"data\":[{A}]}}\n"), String::new());
-    assert_eq!(run_as_nobody(&["--dump"]), expected);
+    let list = (Some(0), format!("{{\"data\":[{A}]}}\n"), String::new());
+    assert_eq!(run_as_nobody(&["--dump"]), list);
     for arguments in [&["--listen", "127.0.0.1:0"][..], &["--check"]] {
         let (code, _, error) = run_as_nobody(arguments);
         let expected = refused_file("write", 0o644);
         assert!(code == Some(1) && error.ends_with(&expected), "{arguments:?}: {error}");
     }
+    // beside a service, and what a kill has left
+    let server = Server::start(&["--data", &file]);
+    server.ask("PUT", "/colors/a", r#"{"value":"1"}"#).expect_status(200);
+    for change in ["2", "1"] {
+        server.ask("PUT", "/colors/a", &format!(r#"{{"value":"{change}"}}"#)).expect_status(200);
+    }
+    assert_eq!(run_as_nobody(&["--dump"]), list);
+    server.signal(Signal::KILL);
+    server.wait();
+    assert_eq!(run_as_nobody(&["--dump"]), list);
+    fs::remove_file(format!("{file}-shm")).unwrap();
+    let (code, _, error) = run_as_nobody(&["--dump"]);
+    assert!(code == Some(1) && error.ends_with(&refused_file("write", 0o644)), "{error}");
+    Server::start(&["--data", &file]).stop();
     // its own file in a directory of root's: there is no place for FILE-wal
     chown(&file, Some(65534), Some(65534)).unwrap();
     let (code, _, error) = run_as_nobody(&["--check"]);
@@ -382,6 +396,60 @@ fn without_write_permission_the_list_can_be_printed_and_a_start_says_whose_it_is
     chown(&scratch.0, Some(65534), Some(65534)).unwrap();
     assert_eq!(run_as_nobody(&["--check"]).0, Some(0));
     assert_eq!(scratch.names(), ["colors", "colors.db"]);
+}
+
+/// The names and contents of FILE and FILE-wal, and the names beside them.
+fn files(scratch: &Scratch) -> (Vec<String>, [Vec<u8>; 2]) {
+    let read = |name: &str| fs::read(scratch.0.join(name)).unwrap();
+    (scratch.names(), ["colors.db", "colors.db-wal"].map(read))
+}
+
+#[test]
+fn a_dump_and_a_check_beside_a_service_or_after_a_kill_change_nothing() {
+    let (scratch, file, server) = Server::kept("[]");
+    server.ask("POST", "/colors", A).expect_status(201);
+    let list = server.list();
+    let check = || {
+        let before = files(&scratch);
+        assert_eq!(stored(&file), list);
+        let (code, printed, log) = run(&mut colors(&["--check", "--data", &file]));
+        let expected = format!("the options are fine: 1 color kept in {file}\n");
+        assert_eq!((code, printed, log), (Some(0), expected, String::new()));
+        assert!(files(&scratch) == before);
+    };
+    check();
+    server.ask("PUT", "/colors/a", r#"{"value":"1"}"#).expect_status(200);
+    server.signal(Signal::KILL);
+    server.wait();
+    check();
+    fs::remove_file(format!("{file}-shm")).unwrap();
+    check();
+}
+
+#[test]
+fn a_dump_and_a_check_roll_back_what_a_program_has_left_as_a_start_does() {
+    let scratch = Scratch::new();
+    let file = scratch.file("colors.db");
+    let list = format!(r#"{{"data":[{A}]}}"#);
+    for arguments in [&["--dump"][..], &["--check"]] {
+        Server::with_data(&format!("[{A}]"), &file, &[]).stop();
+        let other = rusqlite::Connection::open(&file).unwrap();
+        // writes pages to FILE before the commit
+        other.execute_batch("PRAGMA journal_mode=DELETE; PRAGMA cache_size=2; BEGIN").unwrap();
+        let rows = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 50)";
+        let insert = "INSERT INTO color (name, value) SELECT printf('%3000d', x), '' FROM n";
+        other.execute_batch(&format!("{rows} {insert}")).unwrap();
+        // what a kill of that program would leave
+        let [bytes, journal] =
+            ["", "-journal"].map(|end| fs::read(format!("{file}{end}")).unwrap());
+        drop(other);
+        fs::write(&file, bytes).unwrap();
+        fs::write(format!("{file}-journal"), journal).unwrap();
+        assert_eq!(run(&mut colors(&[arguments, &["--data", &file]].concat())).0, Some(0));
+        assert_eq!(scratch.names(), ["colors.db"]);
+        assert_eq!(stored(&file), list);
+        fs::remove_file(&file).unwrap();
+    }
 }
 
 #[test]

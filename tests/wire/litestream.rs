@@ -4,10 +4,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
 use std::process::Command;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -16,10 +14,8 @@ use serde_json::Value;
 
 use crate::common::client::{Client, assert_same_list, request};
 use crate::common::harness::{
-    DEADLINE, SetOnDrop, colors, eventually, is_installed, run, signal_child, stored, wait_until,
-    within,
+    DEADLINE, SetOnDrop, eventually, is_installed, run, signal_child, stored, wait_until, within,
 };
-use crate::wire::following::{list_of, value_of};
 use crate::wire::machines::{Machine, REPLICAS, shell};
 use crate::wire::recipes::block;
 use crate::wire::systemd::check_unit;
@@ -172,89 +168,12 @@ fn after_kills_the_copy_has_what_was_acknowledged_before_it() {
 }
 
 #[test]
-fn a_follower_on_another_machine_has_one_list_after_the_other() {
-    let Some(first) = Machine::first() else { return };
-    let server = first.serve(&list_of(0));
-    let _litestream = first.replicate();
-    first.sync();
-    let second = first.another();
-    let copy = Mutex::new(Some(second.keep_copy()));
-    let replica = second.scratch.file("replica.db");
-    let is_there = || {
-        let check = colors(&["--check", "--read-only", "--data", &replica]).output().unwrap();
-        check.status.success().then_some(())
-    };
-    eventually("the copy is there", is_there);
-    let mut follower = None;
-    let commands = block(REPLICAS, "sh", "replica.db >>/etc/default/colors");
-    second.follow(commands, |what| match what {
-        "enable --now colors-replica.service" => {}
-        "restart colors.service" => follower = Some(second.serve_with_options()),
-        _ => panic!("{what}"),
-    });
-    let follower = follower.expect("it is started");
-    follower.ask("DELETE", "/colors/color-0", "").expect_status(405);
-    let (is_over, written) = (AtomicBool::new(false), AtomicUsize::new(0));
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut client = server.connect();
-            while !is_over.load(Relaxed) {
-                let value = written.load(Relaxed) + 1;
-                client.ask("PUT", "/colors", &list_of(value)).expect_status(200);
-                written.store(value, Relaxed);
-            }
-        });
-        let _end = SetOnDrop(&is_over);
-        let mut reader = follower.connect();
-        let mut read = || value_of(&reader.ask("GET", "/colors", "").content);
-        let mut seen = 0;
-        within(Duration::from_secs(8), || {
-            let value = read();
-            assert!(value >= seen, "{value} after {seen}");
-            seen = value;
-            None::<()>
-        });
-        assert!(seen > 0);
-        // as a restart of the unit does, with some time between
-        copy.lock().unwrap().take().unwrap().stop();
-        let file = |name: &str| second.scratch.0.join(name);
-        fs::rename(file("replica.db"), file("kept.db")).unwrap();
-        eventually("it is known that there is no copy", || {
-            value_of(&follower.list());
-            (follower.ask("GET", "/health", "").status == 503).then_some(())
-        });
-        let last = read();
-        fs::rename(file("kept.db"), file("replica.db")).unwrap();
-        *copy.lock().unwrap() = Some(second.keep_copy());
-        wait_until("newer lists come", || read() > last + 3);
-    });
-    let list = server.list();
-    wait_until("the last list comes", || follower.list() == list);
-    let compare = block(REPLICAS, "sh", "--etag-compare")
-        .replace("writer:8080", &server.address.to_string())
-        .replace("follower:8080", &follower.address.to_string());
-    let compared = run(&mut shell(&second.scratch, &compare));
-    assert_eq!(compared, (Some(0), "304\n".to_owned(), String::new()));
-    wait_until("it is well", || follower.ask("GET", "/health", "").status == 200);
-    let health: Value = serde_json::from_str(&follower.ask("GET", "/health", "").content).unwrap();
-    assert_eq!(health["follows"].as_str(), Some("replica.db"));
-    // who follows has written nothing
-    assert!(!Path::new(&format!("{replica}-wal")).exists());
-    assert!(!Path::new(&format!("{replica}-shm")).exists());
-    follower.stop();
-    copy.into_inner().unwrap().unwrap().stop();
-}
-
-#[test]
-fn the_units_are_sound() {
+fn the_unit_is_sound() {
     let Some(machine) = Machine::first() else { return };
     if !is_installed("systemd-analyze") {
         return;
     }
     let (_, path, _) = run(Command::new("sh").args(["-c", "command -v litestream"]));
-    let unit = block(REPLICAS, "ini", "restore -f");
-    let unit = unit.replace("/usr/bin/litestream", path.trim_end());
-    machine.scratch.write("colors-replica.service", unit);
     let service = "[Service]\nExecStart=/usr/bin/litestream replicate\n";
     let copies = block(REPLICAS, "ini", "force-snapshot");
     for (file, text) in [("", service), (".d/override.conf", copies)] {
@@ -262,9 +181,7 @@ fn the_units_are_sound() {
         fs::create_dir_all(machine.scratch.0.join(&file).parent().unwrap()).unwrap();
         machine.scratch.write(&file, text.replace("/usr/bin/litestream", path.trim_end()));
     }
-    for unit in ["litestream.service", "colors-replica.service"] {
-        check_unit(&machine.scratch.0, unit);
-    }
+    check_unit(&machine.scratch.0, "litestream.service");
 }
 
 #[test]
@@ -289,12 +206,8 @@ fn litestream_takes_each_replica_that_the_document_names() {
 fn another_machine_takes_over_without_a_loss_by_the_commands_for_that() {
     let Some(first) = Machine::first() else { return };
     let mut second = first.another();
-    // the package has made a list there, and the service follows a copy now
+    // the package has made a list there
     second.serve("[]").stop();
-    second.scratch.write(
-        "default/colors",
-        "COLORS_ACCESS_LOG=true\nCOLORS_READ_ONLY=true\nCOLORS_DATA=/replica.db\n",
-    );
     let (mut old, mut litestream) = (Some(first.serve(&seed())), Some(first.replicate()));
     let counters = counters();
     let (is_over, address) = (AtomicBool::new(false), old.as_ref().unwrap().address);
@@ -318,8 +231,8 @@ fn another_machine_takes_over_without_a_loss_by_the_commands_for_that() {
     });
     let mut new = None;
     second.follow(block(REPLICAS, "sh", "chown --reference"), |what| match what {
-        "disable --now colors-replica.service" | "stop colors.service" => {}
-        "start colors.service" => new = Some(second.serve_with_options()),
+        "stop colors.service" => {}
+        "start colors.service" => new = Some(second.serve("[]")),
         _ => panic!("{what}"),
     });
     let new = new.expect("it is started");
@@ -344,6 +257,7 @@ fn another_machine_takes_over_without_a_loss_by_the_commands_for_that() {
 #[test]
 fn the_list_of_a_moment_is_restored_by_the_commands_for_that() {
     let Some(machine) = Machine::first() else { return };
+    let list_of = |value: usize| format!(r#"[{{"name":"a","value":"{value}"}}]"#);
     let server = machine.serve(&list_of(1));
     let _litestream = machine.replicate();
     machine.sync();
@@ -361,6 +275,7 @@ fn the_list_of_a_moment_is_restored_by_the_commands_for_that() {
     assert!(commands.contains(moment.trim_end()));
     commands.lines().for_each(|line| machine.run(line));
     let list = fs::read_to_string(machine.scratch.0.join("backup.json")).unwrap();
-    assert_eq!(value_of(&list), 1);
-    assert_eq!(value_of(&machine.restored()), 2);
+    let envelope_of = |value: usize| format!(r#"{{"data":{}}}"#, list_of(value));
+    assert_eq!(list.trim_end(), envelope_of(1));
+    assert_eq!(machine.restored(), envelope_of(2));
 }

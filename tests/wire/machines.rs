@@ -8,8 +8,8 @@ use std::thread;
 use rustix::process::Signal;
 
 use crate::common::harness::{
-    Scratch, Server, colors, eventually, figures, is_installed, own_environment, run, signal_child,
-    stored, wait_until,
+    Scratch, Server, eventually, figures, is_installed, own_environment, run, signal_child, stored,
+    wait_until,
 };
 use crate::wire::recipes::{block, path_with};
 
@@ -137,16 +137,6 @@ impl Machine {
         Server::start(&["--seed", &seed, "--data", &self.file()])
     }
 
-    /// Starts the service with the variables of a file, but on a free port.
-    pub(super) fn serve_with_options(&self) -> Server {
-        let options = fs::read_to_string(self.scratch.file("default/colors")).unwrap();
-        let mut command = colors(&["--listen", "127.0.0.1:0"]);
-        // of colors.service
-        command.env("COLORS_DATA", self.file());
-        command.envs(options.lines().filter_map(|line| line.split_once('=')));
-        Server::spawn(command)
-    }
-
     /// Starts what copies the list, as its unit does.
     pub(super) fn replicate(&self) -> Litestream {
         let unit = block(REPLICAS, "ini", "force-snapshot");
@@ -178,16 +168,6 @@ impl Machine {
         let new = self.another();
         new.run("litestream restore -o /var/lib/colors/colors.db /var/lib/colors/colors.db");
         stored(&new.file())
-    }
-
-    /// Starts what keeps a copy up to date, as its unit does.
-    #[track_caller]
-    pub(super) fn keep_copy(&self) -> Litestream {
-        let unit = block(REPLICAS, "ini", "restore -f");
-        let line = |key: &str| unit.lines().find_map(|line| line.strip_prefix(key)).unwrap();
-        assert_eq!(self.here(line("WorkingDirectory=")), self.scratch.0.to_str().unwrap());
-        self.run(line("ExecStartPre="));
-        Litestream::start(&self.scratch, &self.here(line("ExecStart=")))
     }
 
     /// The lines of a block with several commands: those with systemctl are for the caller.

@@ -7,7 +7,6 @@ mod data_file;
 mod database_files;
 mod durable;
 mod failing_disk;
-mod following;
 mod framing;
 mod histories;
 mod listening;

@@ -167,7 +167,10 @@ fn check_disk(files: &Files, seed: &str, changes: [usize; 2]) {
     let lengths: Vec<_> = files.iter().map(|(name, bytes)| (name, bytes.len())).collect();
     let (_, checked, check_error) = run(colors(&["--check"]).args(options));
     let (code, printed, error) = run(&mut colors(&["--dump", "--data", &file]));
-    assert_eq!(scratch.names(), files.keys().cloned().collect::<Vec<_>>());
+    // what is rolled back, and an index that belongs to no FILE-wal, may be gone
+    let is_kept = |name: &String| ["colors.db", "colors.db-wal"].contains(&name.as_str());
+    let kept = |names: Vec<String>| names.into_iter().filter(is_kept).collect::<Vec<_>>();
+    assert_eq!(kept(scratch.names()), kept(files.keys().cloned().collect()));
     let list = Server::start(&options).list();
     let is_list = |change: &usize| list == format!(r#"{{"data":{}}}"#, list_of(*change));
     let Some(change) = changes.into_iter().find(is_list) else {

@@ -139,28 +139,6 @@ fn no_reader_waits_for_the_disk_and_nothing_large_is_kept_for_it() {
 }
 
 #[test]
-fn a_follower_that_reads_during_a_save_has_the_change_once_it_is_made() {
-    let (_scratch, file, server) = Server::kept(LIST);
-    let mut writer = server.connect();
-    writer.send(update("2")).response().expect_status(200);
-    if !server.strace(&on_log_of(&file, "fdatasync", "delay_enter=60000000")) {
-        return;
-    }
-    let length = || fs::metadata(format!("{file}-wal")).unwrap().len();
-    let before = length();
-    writer.send(update("3"));
-    wait_until("it is written", || length() > before);
-    // its time stamp is so old that nothing can hide behind it
-    writer.expect_nothing_for(Duration::from_millis(100));
-    let follower = Server::start(&["--read-only", "--data", &file]);
-    assert_eq!(follower.ask("GET", "/colors/a", "").content, r#"{"name":"a","value":"2"}"#);
-    server.end_strace();
-    assert_eq!(writer.response().content, r#"{"name":"a","value":"3"}"#);
-    let list = server.list();
-    wait_until("it follows", || follower.list() == list);
-}
-
-#[test]
 fn requests_behind_a_change_wait_for_it_without_using_the_processor() {
     let Some(disk) = Stalled::start(LIST, &[]) else { return };
     let mut client = disk.server.connect();
