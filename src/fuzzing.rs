@@ -30,8 +30,6 @@ impl ParsedRequest {
         let fields = self.0.fields();
         let text = match name {
             "authorization" => return fields.authorization.as_ref().map(|value| &*value.0),
-            "if-match" => &fields.if_match,
-            "if-none-match" => &fields.if_none_match,
             "origin" => &fields.origin,
             "sec-fetch-site" => &fields.sec_fetch_site,
             _ => panic!("the value of {name} is not kept"),

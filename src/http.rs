@@ -11,7 +11,8 @@ mod response;
 mod status;
 mod syntax;
 
-pub(crate) use conditional::conditions;
+#[cfg(test)]
+pub(crate) use conditional::ParsedConditions;
 pub(crate) use parser::{Parser, ProtocolError};
 #[cfg(test)]
 pub(crate) use request::Fields;

@@ -2,11 +2,20 @@
 
 use std::fmt;
 
-use super::request::Request;
 use crate::tag::{Conditions, Tag, TagCondition};
 
+/// If-Match and If-None-Match of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ParsedConditions {
+    /// A malformed one is left out.
+    conditions: Conditions,
+    malformed: Option<MalformedTags>,
+    /// How many entity tags there are in both, those included that cannot equal a current one.
+    pub(crate) tags: usize,
+}
+
 /// When the field of this name is neither `*` nor a list of entity tags: 400.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MalformedTags(&'static str);
 
 impl fmt::Display for MalformedTags {
@@ -16,16 +25,39 @@ impl fmt::Display for MalformedTags {
     }
 }
 
-/// The conditions of a request. A malformed If-None-Match on a safe method is ignored: a full
-/// response is never wrong.
-pub(crate) fn conditions(request: &Request) -> Result<Conditions, MalformedTags> {
-    let fields = request.fields();
-    let if_match = parse("If-Match", &fields.if_match, Comparison::Strong)?;
-    let if_none_match = match parse("If-None-Match", &fields.if_none_match, Comparison::Weak) {
-        Err(_) if request.is_safe() => None,
-        parsed => parsed?,
-    };
-    Ok(Conditions { if_match, if_none_match })
+impl ParsedConditions {
+    /// Parses the values of the two fields. A malformed If-None-Match of a safe method is ignored:
+    /// a full response is never wrong.
+    pub(crate) fn parse(
+        is_safe: bool,
+        if_match: Option<&str>,
+        if_none_match: Option<&str>,
+    ) -> Self {
+        let strong = if_match.map(|value| parse(value, Comparison::Strong));
+        let weak = if_none_match.map(|value| parse(value, Comparison::Weak));
+        let malformed = match (&strong, &weak) {
+            (Some(None), _) => Some(MalformedTags("If-Match")),
+            (_, Some(None)) if !is_safe => Some(MalformedTags("If-None-Match")),
+            _ => None,
+        };
+        // Each tag is in two quotes, and has none.
+        let count = |value: &str| value.matches('"').count() / 2;
+        Self {
+            conditions: Conditions { if_match: strong.flatten(), if_none_match: weak.flatten() },
+            malformed,
+            tags: if_match.map_or(0, count) + if_none_match.map_or(0, count),
+        }
+    }
+
+    /// The conditions. Fails if one is malformed.
+    pub(crate) fn get(&self) -> Result<&Conditions, MalformedTags> {
+        self.malformed.map_or(Ok(&self.conditions), Err)
+    }
+
+    /// Whether a PUT of a color creates it: `If-None-Match: *` fails if the color is there.
+    pub(crate) fn need_absence(&self) -> bool {
+        self.conditions.if_none_match == Some(TagCondition::Any)
+    }
 }
 
 /// How the tags of a field are compared with the current one, which is strong (RFC 9110 §8.8.3.2).
@@ -36,14 +68,9 @@ enum Comparison {
     Weak,
 }
 
-fn parse(
-    field: &'static str,
-    value: &Option<String>,
-    comparison: Comparison,
-) -> Result<Option<TagCondition>, MalformedTags> {
-    let Some(value) = value else { return Ok(None) };
-    let tags = if value == "*" { Some(TagCondition::Any) } else { parse_list(value, comparison) };
-    tags.map(Some).ok_or(MalformedTags(field))
+/// `None` if the value is malformed.
+fn parse(value: &str, comparison: Comparison) -> Option<TagCondition> {
+    if value == "*" { Some(TagCondition::Any) } else { parse_list(value, comparison) }
 }
 
 /// Those of a list of tags that can equal the current one: they have the form of the service's own.
@@ -69,27 +96,22 @@ fn parse_list(list: &str, comparison: Comparison) -> Option<TagCondition> {
 
 #[cfg(test)]
 mod tests {
-    use tiny_http::Method;
-
     use super::*;
-    use crate::http::Fields;
 
     fn current() -> Tag {
         Tag::of(b"representation")
     }
 
     fn conditions(
-        method: Method,
+        is_safe: bool,
         if_match: Option<&str>,
         if_none_match: Option<&str>,
     ) -> Result<Conditions, String> {
         let owned = |tags: Option<&str>| tags.map(|tags| tags.replace('T', &current().to_string()));
-        let fields = Fields {
-            if_match: owned(if_match),
-            if_none_match: owned(if_none_match),
-            ..Fields::default()
-        };
-        super::conditions(&Request::plain(method, fields)).map_err(|error| error.to_string())
+        let (if_match, if_none_match) = (owned(if_match), owned(if_none_match));
+        let parsed =
+            ParsedConditions::parse(is_safe, if_match.as_deref(), if_none_match.as_deref());
+        parsed.get().cloned().map_err(|error| error.to_string())
     }
 
     fn malformed(field: &str) -> Result<Conditions, String> {
@@ -102,8 +124,8 @@ mod tests {
     /// comparison; `None` if it is malformed.
     #[track_caller]
     fn check(tags: &str, strongly_and_weakly: Option<(bool, bool)>) {
-        let if_match = conditions(Method::Put, Some(tags), None);
-        let if_none_match = conditions(Method::Put, None, Some(tags));
+        let if_match = conditions(false, Some(tags), None);
+        let if_none_match = conditions(false, None, Some(tags));
         let Some((strongly, weakly)) = strongly_and_weakly else {
             assert_eq!(if_match, malformed("If-Match"), "{tags:?}");
             assert_eq!(if_none_match, malformed("If-None-Match"), "{tags:?}");
@@ -167,9 +189,16 @@ mod tests {
 
     #[test]
     fn reads_ignore_a_malformed_if_none_match() {
-        for method in [Method::Get, Method::Head] {
-            assert_eq!(conditions(method.clone(), None, Some("x")), Ok(Conditions::default()));
-            assert_eq!(conditions(method, Some("x"), None), malformed("If-Match"));
+        assert_eq!(conditions(true, None, Some("x")), Ok(Conditions::default()));
+        assert_eq!(conditions(true, Some("x"), None), malformed("If-Match"));
+    }
+
+    #[test]
+    fn all_tags_are_counted() {
+        for (if_match, if_none_match, expected) in
+            [(None, None, 0), (Some("*"), Some(""), 0), (Some("\"\""), Some("W/\"a,\", \"b\""), 3)]
+        {
+            assert_eq!(ParsedConditions::parse(true, if_match, if_none_match).tags, expected);
         }
     }
 
@@ -177,12 +206,10 @@ mod tests {
     fn a_tag_is_computed_only_for_a_list_with_one_of_that_form() {
         let unneeded = || -> Tag { panic!("not needed") };
         let foreign = format!("\"x\", \"{}\", W/\"{}\"", "0".repeat(31), "A".repeat(32));
-        let others = conditions(Method::Post, Some(&foreign), Some(&foreign)).unwrap();
+        let others = conditions(false, Some(&foreign), Some(&foreign)).unwrap();
         assert!(!others.if_match_holds(unneeded) && others.if_none_match_holds(unneeded));
-        assert!(
-            !others.need_tag() && conditions(Method::Post, None, Some("T")).unwrap().need_tag()
-        );
-        let any = conditions(Method::Post, Some("*"), Some("*")).unwrap();
+        assert!(!others.need_tag() && conditions(false, None, Some("T")).unwrap().need_tag());
+        let any = conditions(false, Some("*"), Some("*")).unwrap();
         assert!(any.if_match_holds(unneeded) && !any.if_none_match_holds(unneeded));
         let none = Conditions::default();
         assert!(none.if_match_holds(unneeded) && none.if_none_match_holds(unneeded));

@@ -3,11 +3,13 @@
 use std::mem::MaybeUninit;
 
 use memchr::memchr;
+use tiny_http::Method;
 
 use super::chunked::ChunkedDecoder;
+use super::conditional::ParsedConditions;
 use super::parser::{FIELD_LINES_MAX, ProtocolError};
 use super::prefer;
-use super::request::{Credentials, Fields, Request, RequestHost};
+use super::request::{Credentials, Fields, Request, RequestHost, is_safe};
 use super::syntax::{Host, parse_digits, split_absolute_form};
 
 const REQUEST_LINE: ProtocolError = ProtocolError::Malformed(
@@ -40,6 +42,8 @@ struct FieldLines<'a> {
     host: Option<&'a [u8]>,
     content_length: Option<&'a [u8]>,
     transfer_encoding: Option<String>,
+    if_match: Option<String>,
+    if_none_match: Option<String>,
     close: bool,
     keep_alive: bool,
     expects_continue: bool,
@@ -76,6 +80,8 @@ pub(super) fn parse(head: &[u8], content_max: usize) -> Result<Incoming, Protoco
     for line in parsed.headers {
         lines.add(line.name, line.value)?;
     }
+    let method: Method = method.parse().map_err(|()| REQUEST_LINE)?;
+    lines.parse_conditions(&method);
     let host = lines.host(target)?;
     let framing = lines.framing(content_max)?;
     if let Some(host) = host
@@ -89,7 +95,7 @@ pub(super) fn parse(head: &[u8], content_max: usize) -> Result<Incoming, Protoco
         };
     }
     let request = Request {
-        method: method.parse().map_err(|()| REQUEST_LINE)?,
+        method,
         target: target.to_owned(),
         rare_fields: lines.rare,
         content: Vec::new(),
@@ -161,8 +167,8 @@ impl<'a> FieldLines<'a> {
                 }
                 self.expects_continue |= has(b"100-continue");
             }
-            _ if is("if-match") => join(&mut self.rare().if_match, value),
-            _ if is("if-none-match") => join(&mut self.rare().if_none_match, value),
+            _ if is("if-match") => join(&mut self.if_match, value),
+            _ if is("if-none-match") => join(&mut self.if_none_match, value),
             _ if is("origin") => join(&mut self.rare().origin, value),
             _ if is("sec-fetch-site") => join(&mut self.rare().sec_fetch_site, value),
             _ if is("access-control-request-method") => {
@@ -197,6 +203,17 @@ impl<'a> FieldLines<'a> {
             _ => {}
         }
         Ok(())
+    }
+
+    fn parse_conditions(&mut self, method: &Method) {
+        let (if_match, if_none_match) = (self.if_match.take(), self.if_none_match.take());
+        if if_match.is_some() || if_none_match.is_some() {
+            self.rare().conditions = ParsedConditions::parse(
+                is_safe(method),
+                if_match.as_deref(),
+                if_none_match.as_deref(),
+            );
+        }
     }
 
     fn rare(&mut self) -> &mut Fields {

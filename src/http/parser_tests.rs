@@ -1,7 +1,7 @@
 //! Tables of what is a request and what is not.
 
 use super::*;
-use crate::http::{Fields, RequestHost};
+use crate::http::{Fields, ParsedConditions, RequestHost};
 
 /// Method and target, the content, and whether the connection stays.
 type Expected<'a> = Result<(&'a str, &'a str, bool), ProtocolError>;
@@ -72,7 +72,7 @@ fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
         ),
         Fields {
             host: RequestHost::ByDns("a:1".to_owned()),
-            if_match: some("\"a\", \"??\""),
+            conditions: ParsedConditions::parse(true, Some("\"a\", \"??\""), None),
             origin: some(""),
             ..Fields::default()
         }
@@ -89,8 +89,7 @@ fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
             content_coding: some("gzip"),
             forwarded_for: None,
             host: RequestHost::ByDns("b".to_owned()),
-            if_match: None,
-            if_none_match: some("*"),
+            conditions: ParsedConditions::parse(true, None, Some("*")),
             origin: some("x, y"),
             prefer_wait: Some(9),
             sec_fetch_site: some("none"),

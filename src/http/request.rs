@@ -6,6 +6,8 @@ use std::sync::LazyLock;
 
 use tiny_http::Method;
 
+use super::conditional::ParsedConditions;
+
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) method: Method,
@@ -29,14 +31,13 @@ pub(crate) struct Request {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fields {
     pub(crate) authorization: Option<Credentials>,
+    pub(crate) conditions: ParsedConditions,
     /// Content-Encoding, unless it says only `identity`.
     pub(crate) content_coding: Option<String>,
     /// The last address of X-Forwarded-For. Every client can send this field, so believe it only
     /// when a trusted proxy has sent it.
     pub(crate) forwarded_for: Option<IpAddr>,
     pub(crate) host: RequestHost,
-    pub(crate) if_match: Option<String>,
-    pub(crate) if_none_match: Option<String>,
     pub(crate) origin: Option<String>,
     /// Seconds of the preference `wait` (RFC 7240 §4.3), at most 300.
     pub(crate) prefer_wait: Option<u16>,

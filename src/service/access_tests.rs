@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use tiny_http::Method;
 
 use super::{LIST, ask, json, request, respond, service_with};
-use crate::http::{Challenge, Credentials, Fields, Response, StatusCode};
+use crate::http::{Challenge, Credentials, Fields, ParsedConditions, Response, StatusCode};
 use crate::options::Options;
 use crate::service::{Service, Tokens};
 
@@ -26,7 +26,10 @@ fn ask_with(service: &Service, method: Method, target: &str, token: &str) -> Res
     let fields = Fields {
         authorization: (!token.is_empty())
             .then(|| Credentials(format!("Bearer {token}").into_bytes().into())),
-        if_match: (!matches!(method, Method::Get | Method::Head)).then(|| "\"x\"".to_owned()),
+        conditions: match method {
+            Method::Get | Method::Head => ParsedConditions::default(),
+            _ => ParsedConditions::parse(false, Some("\"x\""), None),
+        },
         ..Fields::default()
     };
     respond(service, &request(method, target, fields, "not JSON"))

@@ -3,7 +3,7 @@
 use tiny_http::Method;
 
 use super::{LIST, ask, json, request, respond, service};
-use crate::http::{Fields, Response, StatusCode};
+use crate::http::{Fields, ParsedConditions, Response, StatusCode, is_safe};
 use crate::service::Service;
 use crate::store::Outcome;
 
@@ -26,8 +26,10 @@ fn ask_if(
     let read = respond(service, &request(Method::Get, target, fields.clone(), ""));
     let tag = read.tag.map(|tag| tag.to_string()).unwrap_or_default();
     let value = |value: Option<&str>| value.map(|value| value.replace('T', &tag));
-    let fields =
-        Fields { if_match: value(if_match), if_none_match: value(if_none_match), ..fields };
+    let (if_match, if_none_match) = (value(if_match), value(if_none_match));
+    let conditions =
+        ParsedConditions::parse(is_safe(&method), if_match.as_deref(), if_none_match.as_deref());
+    let fields = Fields { conditions, ..fields };
     respond(service, &request(method, target, fields, content))
 }
 
@@ -129,7 +131,7 @@ fn a_put_that_creates_is_refused_where_the_color_is_whatever_its_content() {
     let service = service();
     let put = |name: &str, content: &str, coding: Option<&str>| {
         let fields = Fields {
-            if_none_match: Some("*".to_owned()),
+            conditions: ParsedConditions::parse(false, None, Some("*")),
             content_coding: coding.map(str::to_owned),
             ..Fields::default()
         };

@@ -11,7 +11,7 @@ use tiny_http::Method;
 use super::matcher::{BasePath, Operation};
 use super::{Answer, NotModified, RequestContext, Service, Subject, origin, page};
 use crate::blob::Blob;
-use crate::http::{CommonFields, Content, MediaType, Request, Response, StatusCode, conditions};
+use crate::http::{CommonFields, Content, MediaType, Request, Response, StatusCode};
 use crate::logging::excerpt;
 use crate::options::AccessLog;
 use crate::store::{Action, Change, Color, DatabaseError, JsonError, Outcome, Submitted, json};
@@ -67,7 +67,7 @@ impl Service {
                 }
                 None => Answer::Now(no_such_color()),
             },
-            Operation::Update(name) if creates(request) => {
+            Operation::Update(name) if request.fields().conditions.need_absence() => {
                 let create = json::from_create_named(&name, content).map(Action::CreateAbsent);
                 let change = change_of(request, create).map_err(|refusal| match find(&name) {
                     // Where the color exists, 412 comes before what is wrong with the request.
@@ -225,8 +225,8 @@ fn change_of(request: &Request, action: Result<Action, JsonError>) -> Result<Cha
         return Err(Response { fields: vec![("Accept-Encoding", "identity".into())], ..error });
     }
     let action = action.map_err(bad_request)?;
-    let conditions = conditions(request).map_err(bad_request)?;
-    Ok(Change::new(action, conditions))
+    let conditions = request.fields().conditions.get().map_err(bad_request)?;
+    Ok(Change::new(action, conditions.clone()))
 }
 
 fn bad_request(error: impl Display) -> Response {
@@ -237,7 +237,7 @@ fn bad_request(error: impl Display) -> Response {
 /// 9110 §13.2.2.
 pub(super) fn read(request: &Request, blob: &Arc<Blob>) -> Response {
     let tag = blob.tag();
-    let mut response = match conditions(request) {
+    let mut response = match request.fields().conditions.get() {
         Err(malformed) => return bad_request(malformed),
         Ok(conditions) if !conditions.if_match_holds(|| tag) => return condition_failed(),
         Ok(conditions) if !conditions.if_none_match_holds(|| tag) => {
@@ -259,11 +259,6 @@ fn read_or_wait(request: &Request, blob: &Arc<Blob>, subject: impl FnOnce() -> S
         }
         _ => Answer::Now(response),
     }
-}
-
-/// Whether a PUT of a color creates it: with `If-None-Match: *`, which fails if the color is there.
-fn creates(request: &Request) -> bool {
-    request.fields().if_none_match.as_deref() == Some("*")
 }
 
 /// The answer when no entry has the requested name: the Error body without a message
