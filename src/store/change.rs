@@ -98,10 +98,10 @@ impl Change {
                 (Outcome::ConditionFailed, vec![])
             }
             (Action::Update(_, None), Some((_, color))) => {
-                (Outcome::Unchanged(color.clone(), "no value"), vec![])
+                (Outcome::Unchanged(color.clone(), "unchanged: no value"), vec![])
             }
             (Action::Update(_, Some(updated)), Some((_, color))) if updated == color => {
-                (Outcome::Unchanged(color.clone(), "same value"), vec![])
+                (Outcome::Unchanged(color.clone(), "unchanged: same value"), vec![])
             }
             (Action::Update(_, Some(updated)), Some((id, _))) => {
                 (Outcome::Updated(updated.clone()), vec![Edit::Replace(id, updated.clone())])
@@ -197,8 +197,14 @@ mod tests {
             update(Some("3")),
             (Outcome::Updated(color("a", "3")), vec![Edit::Replace(1, color("a", "3"))])
         );
-        assert_eq!(update(None), (Outcome::Unchanged(color("a", "1"), "no value"), vec![]));
-        assert_eq!(update(Some("1")), (Outcome::Unchanged(color("a", "1"), "same value"), vec![]));
+        assert_eq!(
+            update(None),
+            (Outcome::Unchanged(color("a", "1"), "unchanged: no value"), vec![])
+        );
+        assert_eq!(
+            update(Some("1")),
+            (Outcome::Unchanged(color("a", "1"), "unchanged: same value"), vec![])
+        );
     }
 
     #[test]

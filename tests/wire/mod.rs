@@ -7,6 +7,7 @@ mod data_file;
 mod database_files;
 mod durable;
 mod failing_disk;
+mod follow_recipes;
 mod framing;
 mod histories;
 mod listening;

@@ -168,11 +168,15 @@ fn every_command_of_readme_for_a_shell_is_run_by_a_script() {
     let shown: Vec<_> = README.split("```sh\n").skip(1).collect();
     let scripts = [
         ("cargo run", include_str!("../../.ci/dist"), "readme 'cargo run'"),
-        ("cargo test", include_str!("../../.ci/run"), "\nCI=1 cargo test\n"),
         ("tar -xzf", include_str!("../../.ci/dist"), "readme 'tar -xzf'"),
         ("linux/install.sh", include_str!("../../.ci/boot"), "block 'linux/install.sh'"),
-        ("while curl", include_str!("recipes.rs"), "block(README, \"sh\", \"while curl\")"),
+        (
+            "follow-colors",
+            include_str!("follow_recipes.rs"),
+            "block(README, \"sh\", \"follow-colors\")",
+        ),
         ("podman build", include_str!("../../.ci/container"), "s/^podman run "),
+        ("cargo test", include_str!("../../.ci/run"), "\nCI=1 cargo test\n"),
     ];
     assert_eq!(shown.len(), scripts.len());
     for (block, (commands, script, call)) in shown.iter().zip(scripts) {

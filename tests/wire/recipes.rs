@@ -11,7 +11,6 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::client::Client;
 use crate::common::harness::{Scratch, Server, colors, eventually, is_installed, run, wait_until};
-use crate::wire::systemd::check_unit;
 
 const HTTP: &str = include_str!("../../docs/http.md");
 const OPERATING: &str = include_str!("../../docs/operating.md");
@@ -76,65 +75,6 @@ fn the_page_of_another_origin_may_read_a_color_with_the_option_for_that() {
     let file = scratch.write("page.mjs", format!("{document}{script}{show}"));
     let ended = run(Command::new("node").arg(file));
     assert_eq!(ended, (Some(0), "#ff0000\n".to_owned(), String::new()));
-}
-
-#[test]
-fn the_loop_that_follows_a_color_shows_each_change_once_and_ends_with_the_service() {
-    let color = |value: &str| format!("{{\"name\":\"lamp\",\"value\":\"{value}\"}}\n");
-    let (server, scratch) =
-        (Server::with_seed(&format!("[{}]", color("off")), &[]), Scratch::new());
-    let show = scratch.write("show", "#!/bin/sh\ncat $1 >>shown\n");
-    fs::set_permissions(show, fs::Permissions::from_mode(0o755)).unwrap();
-    // an earlier loop has left it
-    let tag = server.ask("GET", "/colors/lamp", "").field("etag").unwrap().to_owned();
-    scratch.write("tag", tag + "\n");
-    let commands = block(README, "sh", "while curl");
-    let commands = commands.replace("localhost:8080", &server.address.to_string());
-    let mut shell = Command::new("sh");
-    let mut shell = shell.args(["-c", &commands]).current_dir(&scratch.0).spawn().unwrap();
-    let shown = || fs::read_to_string(scratch.file("shown")).unwrap_or_default();
-    wait_until("the color is shown", || shown() == color("off"));
-    server.ask("PUT", "/colors/lamp", &color("on")).expect_content(color("on").trim_end());
-    let both = color("off") + &color("on");
-    wait_until("the change is shown", || shown() == both);
-    server.stop();
-    shell.wait().unwrap();
-    // the service answers who waits with 304 when it stops
-    let again = both.clone() + &color("on");
-    assert!([both, again].contains(&shown()), "{}", shown());
-}
-
-/// Runs a program of the document that follows a color, until the service ends: it has to print the
-/// color, and then the changed one.
-#[track_caller]
-fn check_follower(language: &str, file: &str, command: &[&str], [before, after]: [&str; 2]) {
-    if !is_installed(command[0]) {
-        return;
-    }
-    let (server, scratch) = (Server::start(&[]), Scratch::new());
-    let program =
-        block(HTTP, language, "wait=60").replace("localhost:8080", &server.address.to_string());
-    let file = scratch.write(file, format!("{before}{program}{after}"));
-    let printed = fs::File::create(scratch.file("printed")).unwrap();
-    let mut command_line = Command::new(command[0]);
-    command_line.args(&command[1..]).arg(file).env("GOCACHE", scratch.file("cache"));
-    let mut child = command_line.stdout(printed).stderr(Stdio::null()).spawn().unwrap();
-    let printed = || fs::read_to_string(scratch.file("printed")).unwrap();
-    wait_until("it shows the color", || printed().contains("#ff0000"));
-    server.ask("PUT", "/colors/red", r##"{"value":"#dc143c"}"##).expect_status(200);
-    wait_until("it shows the change", || printed().contains("#dc143c"));
-    server.stop();
-    child.wait().unwrap();
-    assert_eq!(printed().lines().count(), 2);
-}
-
-#[test]
-fn the_program_in_each_language_follows_a_color() {
-    let before =
-        "package main\nimport (\n\"errors\"\n\"io\"\n\"net/http\"\n\"os\"\n)\nfunc main() {\n";
-    check_follower("python", "follow.py", &["python3"], ["", ""]);
-    check_follower("js", "follow.mjs", &["node"], ["", ""]);
-    check_follower("go", "follow.go", &["go", "run"], [before, "}\n"]);
 }
 
 /// A proxy in front of a service on a unix socket; stopped when dropped.
@@ -349,33 +289,4 @@ fn a_backup_over_ssh_is_the_list_and_one_that_fails_leaves_the_old() {
         assert_eq!(run_beside(&scratch, command), !is_lost);
         assert_eq!(fs::read_to_string(scratch.file("backup.json")).unwrap(), format!("{list}\n"));
     }
-}
-
-#[test]
-fn the_unit_that_follows_the_list_is_sound_and_makes_its_file_after_each_change() {
-    let scratch = Scratch::new();
-    let unit = include_str!("../../packaging/follow/colors-follow.service");
-    let script = include_str!("../../packaging/follow/follow-colors");
-    if is_installed("systemd-analyze") {
-        scratch.write("colors-follow.service", unit);
-        check_unit(&scratch.0, "colors-follow.service");
-    }
-    if !is_installed("jq") {
-        return;
-    }
-    let server = Server::start(&[]);
-    let file = scratch.write("follow-colors", script);
-    let command = unit.split_once("ExecStart=").unwrap().1.split_once("\nRuntime").unwrap().0;
-    let command = command
-        .replace("/usr/share/doc/colors/examples/follow-colors", &file)
-        .replace("localhost:8080", &server.address.to_string());
-    let mut shell = Command::new("sh");
-    shell.args(["-c", &command]).current_dir(&scratch.0).stderr(Stdio::null());
-    let mut follower = shell.spawn().unwrap();
-    let names = || fs::read_to_string(scratch.file("names.txt")).unwrap_or_default();
-    wait_until("the file is made", || names().contains("red\n"));
-    server.ask("DELETE", "/colors/red", "").expect_status(200);
-    wait_until("it is made again", || !names().lines().any(|name| name == "red"));
-    server.stop();
-    follower.wait().unwrap();
 }

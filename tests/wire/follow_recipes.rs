@@ -1,0 +1,257 @@
+//! The programs of the documents that follow a color, each as it stands there: they live on while
+//! the service is away, and show what is new once.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::common::harness::{Scratch, Server, colors, eventually, is_installed, run, wait_until};
+use crate::wire::recipes::block;
+use crate::wire::systemd::check_unit;
+use crate::wire::waiting::waiting;
+
+const HTTP: &str = include_str!("../../docs/http.md");
+const README: &str = include_str!("../../README.md");
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/follow/follow-colors");
+
+/// A program that follows `/colors/red` and prints what is new, in a directory of its own; killed
+/// when dropped, with all that it has started.
+struct Follower {
+    child: Child,
+    scratch: Scratch,
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        // The group lives while the child is not waited for.
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        let _ = self.child.wait();
+    }
+}
+
+impl Follower {
+    fn start(mut command: Command, scratch: Scratch) -> Self {
+        let printed = fs::File::create(scratch.file("printed")).unwrap();
+        command.current_dir(&scratch.0).stdin(Stdio::null()).stdout(printed).stderr(Stdio::null());
+        Self { child: command.process_group(0).spawn().unwrap(), scratch }
+    }
+
+    /// The values that it has printed.
+    fn printed(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.scratch.file("printed")).unwrap();
+        let line_of = |line: &str| match line.split_once(r#""value":""#) {
+            Some((_, rest)) => rest.trim_end_matches("\"}").to_owned(),
+            None => line.to_owned(),
+        };
+        text.lines().map(line_of).collect()
+    }
+
+    #[track_caller]
+    fn wait_for(&self, values: &[&str]) {
+        wait_until(&format!("it shows {values:?}: {:?}", self.printed()), || {
+            self.printed() == values
+        });
+    }
+}
+
+fn shell(program: &str, commands: &str) -> Command {
+    let mut command = Command::new(program);
+    command.args(["-c", commands]);
+    command
+}
+
+/// The programs, by language; `None` if what runs it is not installed.
+fn follower(language: &str, address: &str) -> Option<Follower> {
+    let scratch = Scratch::new();
+    let program = |file: &str, before: &str, after: &str| {
+        let block = block(HTTP, language, "wait=60").replace("localhost:8080", address);
+        scratch.write(file, format!("{before}{block}{after}"))
+    };
+    let script = block(README, "sh", "follow-colors")
+        .replace("packaging/follow/follow-colors", SCRIPT)
+        .replace("localhost:8080/colors/lamp", &format!("{address}/colors/red"));
+    let command = match language {
+        "python" if is_installed("python3") => {
+            let mut command = Command::new("python3");
+            command.arg(program("follow.py", "", ""));
+            command
+        }
+        "js" if is_installed("node") => {
+            let mut command = Command::new("node");
+            command.arg(program("follow.mjs", "", ""));
+            command
+        }
+        "go" if is_installed("go") => {
+            let packages =
+                ["io", "net/http", "os", "time"].map(|name| format!("import \"{name}\"\n"));
+            let before = format!("package main\n{}func main() {{\n", packages.concat());
+            let file = program("follow.go", &before, "}\n");
+            let mut build = Command::new("go");
+            build.args(["build", "-o", &scratch.file("follow"), &file]);
+            let ended = run(build.env("GOCACHE", scratch.file("cache")));
+            assert_eq!(ended, (Some(0), String::new(), String::new()));
+            Command::new(scratch.file("follow"))
+        }
+        "sh" if is_installed("jq") => shell("sh", &script),
+        "busybox" if is_installed(language) => {
+            // a host that has no other programs but curl
+            fs::create_dir(scratch.0.join("bin")).unwrap();
+            let links = "busybox --install -s bin && ln -sf \"$(command -v curl)\" bin/curl";
+            let mut link = Command::new("sh");
+            let ended = run(link.args(["-c", links]).current_dir(&scratch.0));
+            assert_eq!(ended, (Some(0), String::new(), String::new()));
+            let sed = README.split('`').find(|word| word.starts_with("sed ")).unwrap();
+            let mut command = shell(&scratch.file("bin/sh"), &script.replace("jq -r .value", sed));
+            command.env("PATH", scratch.file("bin"));
+            command
+        }
+        _ => return None,
+    };
+    Some(Follower::start(command, scratch))
+}
+
+/// What follows a color, each by the name of its language or shell.
+const LANGUAGES: [&str; 5] = ["python", "js", "go", "sh", "busybox"];
+
+/// Checks each of them at the same time, since they pause.
+fn check_each(check: fn(&str)) {
+    thread::scope(|scope| {
+        let checks = LANGUAGES.map(|language| (language, scope.spawn(move || check(language))));
+        for (language, check) in checks {
+            assert!(check.join().is_ok(), "{language}");
+        }
+    });
+}
+
+/// Starts the service on this address with the list of this file.
+fn serve(address: &str, file: &str) -> Server {
+    Server::spawn(colors(&["--listen", address, "--data", file]))
+}
+
+#[test]
+fn a_program_that_follows_a_color_outlives_the_service_and_the_color() {
+    check_each(|language| {
+        let scratch = Scratch::new();
+        let file = scratch.file("colors.db");
+        // an address of this test process alone, so that nobody takes the port meanwhile
+        let [_, high, middle, low] = std::process::id().to_be_bytes();
+        let server = serve(&format!("127.{}.{middle}.{low}:0", high | 64), &file);
+        let address = server.address.to_string();
+        let Some(follower) = follower(language, &address) else { return };
+        follower.wait_for(&["#ff0000"]);
+        wait_until("it waits", || waiting(&server) == 1);
+        // SIGKILL
+        drop(server);
+        let server = serve(&address, &file);
+        wait_until("it waits again", || waiting(&server) == 1);
+        server.ask("PUT", "/colors/red", r#"{"value":"changed"}"#).expect_status(200);
+        follower.wait_for(&["#ff0000", "changed"]);
+        wait_until("it waits for more", || waiting(&server) == 1);
+        server.ask("DELETE", "/colors/red", "").expect_status(200);
+        wait_until("it is told", || waiting(&server) == 0);
+        server.ask("POST", "/colors", r#"{"name":"red","value":"new"}"#).expect_status(201);
+        follower.wait_for(&["#ff0000", "changed", "new"]);
+        server.stop();
+    });
+}
+
+/// Answers so many requests one after the other, each on a connection of its own; gives the
+/// conditions of all.
+fn answer(listener: &TcpListener, answers: &[String]) -> Vec<String> {
+    let conditions = answers.iter().map(|answer| {
+        let mut connection = eventually("it asks again", || Some(listener.accept().ok()?.0));
+        connection.set_nonblocking(false).unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            connection.read_exact(&mut byte).unwrap();
+            head.extend(byte);
+        }
+        connection.write_all(answer.as_bytes()).unwrap();
+        let head = String::from_utf8(head).unwrap().to_lowercase();
+        let condition = head.lines().find_map(|line| line.strip_prefix("if-none-match: "));
+        condition.expect("it has a tag").to_owned()
+    });
+    conditions.collect()
+}
+
+#[test]
+fn a_program_that_follows_a_color_shows_whole_answers_and_pauses_after_others() {
+    check_each(|language| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let Some(follower) = follower(language, &address) else { return };
+        let color = |value: &str| format!(r#"{{"name":"red","value":"{value}"}}"#) + "\n";
+        let response = |status: &str, tag: &str, length: usize, content: &str| {
+            format!(
+                "HTTP/1.1 {status}\r\n{tag}Content-Length: {length}\r\nConnection: close\r\n\r\n{content}"
+            )
+        };
+        let whole = |tag: &str| {
+            let content = color(tag);
+            response("200 OK", &format!("ETag: \"{tag}\"\r\n"), content.len(), &content)
+        };
+        let error = "{\"error\":true}\n";
+        let begun = Instant::now();
+        let answers = [
+            response("200 OK", "ETag: \"part\"\r\n", 99, &color("part")),
+            response("503 Service Unavailable", "", error.len(), error),
+            whole("first"),
+            // at the connection limit a wait may end early
+            response("304 Not Modified", "ETag: \"first\"\r\n", 0, "")
+                .replace("Content-Length: 0\r\n", ""),
+            response("404 Not Found", "", error.len(), error),
+            whole("second"),
+            whole("third"),
+        ];
+        let conditions = answer(&listener, &answers);
+        let expected =
+            [r#""""#, r#""""#, r#""""#, r#""first""#, r#""first""#, r#""first""#, r#""second""#];
+        assert_eq!(conditions, expected);
+        follower.wait_for(&["first", "second", "third"]);
+        // 1 s and 2 s, twice
+        assert!(begun.elapsed() >= Duration::from_secs(6), "{:?}", begun.elapsed());
+    });
+}
+
+#[test]
+fn the_script_that_follows_runs_a_command_that_failed_again() {
+    let scratch = Scratch::new();
+    let server = Server::start(&[]);
+    let mut command = Command::new("sh");
+    command.args([SCRIPT, &format!("http://{}/colors/red", server.address), "red.json"]);
+    command.args(["sh", "-c", "cat red.json; [ -e tried ] || { >tried; exit 1; }"]);
+    let follower = Follower::start(command, scratch);
+    follower.wait_for(&["#ff0000", "#ff0000"]);
+    wait_until("it waits", || waiting(&server) == 1);
+}
+
+#[test]
+fn the_unit_that_follows_the_list_is_sound_and_makes_its_file_after_each_change() {
+    let scratch = Scratch::new();
+    let unit = include_str!("../../packaging/follow/colors-follow.service");
+    if is_installed("systemd-analyze") {
+        scratch.write("colors-follow.service", unit);
+        check_unit(&scratch.0, "colors-follow.service");
+    }
+    if !is_installed("jq") {
+        return;
+    }
+    let server = Server::start(&[]);
+    let command = unit.split_once("ExecStart=").unwrap().1.split_once("\nRuntime").unwrap().0;
+    let command = command
+        .replace("/usr/share/doc/colors/examples/follow-colors", SCRIPT)
+        .replace("localhost:8080", &server.address.to_string());
+    let follower = Follower::start(shell("sh", &command), scratch);
+    let names = || fs::read_to_string(follower.scratch.file("names.txt")).unwrap_or_default();
+    wait_until("the file is made", || names().contains("red\n"));
+    server.ask("DELETE", "/colors/red", "").expect_status(200);
+    wait_until("it is made again", || !names().lines().any(|name| name == "red"));
+}
