@@ -46,9 +46,9 @@ const HTML: &str = concat!(
 /// text becomes markup. After a change of style or script, the test below tells the new hashes.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'sha256-",
-    "6yDXtusFT1u+hhXlFb01IRHSV163CI4KelA6N0+mtwQ=",
+    "YwG+hzRLOF0HYkXenpAWoSyruo4r7kdexSE7boGOotI=",
     "'; style-src 'sha256-",
-    "neA971D4WcS5obNokAsWqM+g3z0mRPALdCCDt0vAzhs=",
+    "sOmpuwbcyZywU67UeUdig/02Pbz5fffI3CFKMaBcYOw=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 );

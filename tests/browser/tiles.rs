@@ -9,8 +9,11 @@ use crate::browser::actions::ESCAPE;
 use crate::browser::driver::{Browser, browse};
 use crate::common::harness::{Scratch, Server, skip};
 
-/// Texts of which a part is not seen.
-const CUT: &str = "return [...document.querySelectorAll('li .name, li .value')].filter(text => {
+/// Texts of which a part is not seen, if all tiles are drawn.
+const CUT: &str = "const drawn = new CSSStyleSheet();
+    drawn.replaceSync('#list button { content-visibility: visible !important }');
+    document.adoptedStyleSheets = [drawn];
+    return [...document.querySelectorAll('li .name, li .value')].filter(text => {
         const range = document.createRange();
         range.selectNodeContents(text);
         const [all, seen] = [range.getBoundingClientRect(), text.getBoundingClientRect()];
@@ -157,6 +160,24 @@ fn a_thousand_colors_are_all_in_the_document_and_found_by_the_search_of_the_brow
 }
 
 #[test]
+fn the_header_stands_still_whether_or_not_the_list_scrolls_and_tiles_out_of_view_cost_nothing() {
+    let Some(browser) = browse() else { return };
+    let names: Vec<String> = (0..999).map(|number| format!("color {number}")).collect();
+    let _server = browser.show(with_names(&names.iter().map(String::as_str).collect::<Vec<_>>()));
+    let place = "return [innerWidth - document.documentElement.clientWidth, document.querySelector('#showHelp').getBoundingClientRect().right]";
+    let before = browser.run(place);
+    assert_eq!(before[0], 15, "there is a scroll bar");
+    let visibility =
+        "return getComputedStyle(document.querySelector('li .open')).contentVisibility";
+    browser.expect_value(visibility, "auto");
+    for query in ["color 998", "nothing like that"] {
+        browser.fill("#query", query);
+        browser.until("return document.querySelectorAll('li').length < 2");
+        assert_eq!(browser.run(place)[1], before[1], "{query}");
+    }
+}
+
+#[test]
 fn a_copy_is_told_on_the_tile_and_to_screen_readers() {
     let Some(browser) = browse() else { return };
     let _server = browser.show(Server::start(&[]));
@@ -232,7 +253,7 @@ fn an_empty_list_leads_to_adding_and_no_hits_to_all_colors() {
     browser.expect_text("#count", "1 color");
     // it is shown at once, and the dialog keeps the focus until it is saved
     browser.until("return !document.querySelector('#opened').open");
-    let fills = "const {right, bottom} = document.querySelector('li').getBoundingClientRect(); return [right === innerWidth, bottom === innerHeight]";
+    let fills = "const {right, bottom} = document.querySelector('li').getBoundingClientRect(); return [right === document.documentElement.clientWidth, bottom === innerHeight]";
     browser.expect_value(fills, json!([true, true]));
     browser.fill("#query", "nothing like that");
     browser.expect_text("#way", "Clear search");

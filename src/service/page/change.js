@@ -1,7 +1,7 @@
 /* Changes. An edit is a function: of a list it makes the next one, and the edit that takes it back, or throws why it cannot.
    Edits are shown at once and sent one after the other. When somebody else was faster, an edit is made again of the new list. */
 
-const windows = new BroadcastChannel(base); // the others of this browser; each tells the tag of the list that it has read
+const windows = new BroadcastChannel(base); // the others of this browser; each tells {tag} of the list that it has read, one {since} when it has waited for all
 let listTag;
 let following = new AbortController(); // of the requests that follow the list, and of the pauses between them
 let turn = Promise.resolve(); // until the changes that were asked for are made
@@ -149,7 +149,7 @@ async function readList(wait, signal) {
 	if (tag !== listTag) return true;
 	if (answer.status !== 200) throw Object.assign(new Error(answer.message), {isPrivate: answer.status === 401});
 	listTag = answer.tag;
-	windows.postMessage(listTag);
+	windows.postMessage({tag: listTag});
 	take(answer.json.data);
 	return true;
 }

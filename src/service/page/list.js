@@ -109,28 +109,20 @@ const topOf = key => Math.floor(indexOf(key) / columns) * row;
 
 /* Chooses the size of tiles. Where all fit on the screen they fill it, somewhat wider than high and with few gaps in the last row. */
 function measure() {
-	const root = document.documentElement;
-	root.classList.remove('long');
-	let whole = at.list.clientWidth;
-	const header = at.header.offsetHeight;
+	const whole = at.list.clientWidth;
+	const high = innerHeight - at.header.offsetHeight;
 	const most = Math.max(1, Math.floor(whole / NARROWEST), Math.min(2, Math.floor(whole / 130)));
 	let least = Infinity;
 	const length = Math.max(1, shown.length);
 	for (let count = Math.min(length, Math.ceil(whole / 720)); count <= most; count++) {
 		const rows = Math.ceil(length / count);
-		const height = Math.floor((innerHeight - header) / rows);
+		const height = Math.floor(high / rows);
 		const cost = Math.abs(Math.log(whole / count / height / 1.6)) + 4 * (1 - length / rows / count);
 		if (height >= LOW && cost < least) [columns, row, least] = [count, height, cost];
 	}
-	if (least === Infinity) {
-		// with the room for a scroll bar
-		root.classList.add('long');
-		whole = at.list.clientWidth;
-		[columns, row] = [Math.max(Math.min(2, most), Math.floor(whole / 168)), ROW];
-	}
+	if (least === Infinity) [columns, row] = [Math.max(Math.min(2, most), Math.floor(whole / 168)), ROW];
 	at.list.className = row >= LARGE && whole / columns > 1.4 * NARROWEST ? 'large' : '';
 	at.list.style.height = `${Math.ceil(shown.length / columns) * row}px`;
-	root.style.setProperty('--header', `${header}px`);
 }
 
 /* Makes, places and removes tiles: there are those in view or near it and the current one, or all. */
@@ -183,6 +175,8 @@ function fill(tile, entry, index, lefts) {
 			element.dataset.blank = blankness(text);
 		}
 		nth.textContent = entry.of > 1 ? `${entry.nth} of ${entry.of}` : '';
+		// its texts are not read out while they are not drawn
+		open.ariaLabel = [blankness(entry.name) || entry.name, nth.textContent, blankness(entry.value) || entry.value].filter(Boolean).join(' ');
 	}
 	tile.entry = entry;
 }

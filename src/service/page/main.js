@@ -1,8 +1,11 @@
 /* What a person does, and what happens meanwhile. */
 
 const WAIT = 60; // seconds
+const BEAT = 5000; // milliseconds, after which a window that waits for all says so again
+const REPLY = 200; // milliseconds in which it answers
 let knowsMethods, isWatching;
 let caughtUp = Promise.resolve(); // until the list is read that another window has told of
+let since, heard = -Infinity; // when this window began to wait for all, and when another was heard to
 let isCurrent; // whether the list was asked for since the page is visible, and no request has failed
 let isLeaving; // while history goes back from the address of a color that was closed
 
@@ -31,7 +34,7 @@ async function watch() {
 	while (!document.hidden) {
 		if (following.signal.aborted) following = new AbortController();
 		const {signal} = following;
-		let pause = 0;
+		let rest = 0;
 		await turn;
 		const isWaiting = isCurrent;
 		const begun = performance.now();
@@ -42,7 +45,7 @@ async function watch() {
 			clearOutage();
 			failures = 0;
 			// a long list is not loaded all the time
-			if (isOther) pause = Math.max(200, list.length / 10);
+			if (isOther) rest = Math.max(200, list.length / 10);
 		} catch ({message, isPrivate, isLate}) {
 			if (signal.aborted) continue;
 			isCurrent = false;
@@ -52,24 +55,43 @@ async function watch() {
 				if (at.told.textContent === BACK) tell();
 				say(at.away, isPrivate ? 'These colors are private.' : `${message} – trying again…`);
 				if (!listTag) say(at.why, '');
-				pause = Math.min(1000 * 2 ** failures++, 8000);
+				rest = Math.min(1000 * 2 ** failures++, 8000);
 			}
 		}
 		// where a proxy does not let the request wait, the list is asked for once a second
-		if (isWaiting && !pause) pause = begun + 1000 - performance.now();
-		await new Promise(resolve => {
-			signal.onabort = resolve;
-			setTimeout(resolve, pause);
-		});
+		if (isWaiting && !rest) rest = begun + 1000 - performance.now();
+		await pause(rest, signal);
 	}
 	isWatching = false;
 }
 
-/* Reads the list when it changes. The windows of a browser share six connections (HTTP/1.1), so one of them waits and tells the others.
-   Without TLS there are no locks, and each window waits for a second only. */
-function waitForChange(signal) {
-	const {locks} = navigator;
-	return locks ? locks.request(`wait for ${base}`, {signal}, () => caughtUp.then(() => readList(WAIT, signal))) : readList(1, signal);
+const pause = (time, signal) => new Promise(resolve => {
+	signal.onabort = resolve;
+	setTimeout(resolve, time);
+});
+
+/* Reads the list when it changes. The windows of a browser share six connections (HTTP/1.1), so the one that began first waits and tells the others.
+   A lock would do, but there are none without TLS. */
+async function waitForChange(signal) {
+	const silence = performance.now() - heard;
+	if (silence < 2 * BEAT) return pause(2 * BEAT - silence, signal);
+	const isFirst = !since;
+	since ??= Date.now() + Math.random();
+	const tellSince = () => windows.postMessage({since});
+	tellSince();
+	const timer = setInterval(tellSince, BEAT);
+	try {
+		// one that waits already answers
+		if (isFirst) await pause(REPLY, signal);
+		await caughtUp;
+		return since && await readList(WAIT, signal);
+	} catch (error) {
+		if (since) windows.postMessage({since, isOver: true});
+		since = undefined;
+		throw error;
+	} finally {
+		clearInterval(timer);
+	}
 }
 
 /* Takes away what was said of a service that did not answer. */
@@ -244,16 +266,25 @@ addEventListener('focusout', ({target, relatedTarget}) => {
 	else focusTile();
 });
 onresize = () => entries.length && arrange();
-new ResizeObserver(onresize).observe(at.header);
+new ResizeObserver(() => {
+	document.documentElement.style.setProperty('--header', `${at.header.offsetHeight}px`);
+	onresize();
+}).observe(at.header);
 onscroll = () => entries.length > ALL && draw();
 onbeforeprint = onafterprint = ({type}) => {
 	isAll = type === 'beforeprint';
 	draw();
 };
 document.onvisibilitychange = () => document.hidden ? following.abort() : watch();
-windows.onmessage = ({data}) => {
+windows.onmessage = ({data: {tag, since: theirs, isOver}}) => {
 	// several tell of the same list
-	caughtUp = caughtUp.then(() => turn).then(() => document.hidden || data === listTag || readList(0, following.signal)).catch(() => {});
+	if (tag) caughtUp = caughtUp.then(() => turn).then(() => document.hidden || tag === listTag || readList(0, following.signal)).catch(() => {});
+	else if (since < theirs) windows.postMessage({since});
+	else {
+		heard = isOver ? -Infinity : performance.now();
+		if (since || isOver) following.abort();
+		since = undefined;
+	}
 };
 readAddress();
 watch();
