@@ -14,6 +14,8 @@ pub(crate) enum Failure {
     Malformed(String, JsonError),
     /// When the database cannot be opened, read or created.
     Database(String, DatabaseError),
+    /// When the service of `--follow` does not answer with a list.
+    CannotFollow(String, String),
     /// When the token file cannot be read, has a malformed line, or has no token.
     TokenFile(String, io::Error),
     /// When the system refuses to listen on an address or a socket file.
@@ -40,6 +42,10 @@ impl fmt::Display for Failure {
                 write!(f, "cannot use {file}: {error}, or name another file with --data")
             }
             Self::Database(file, error) => write!(f, "cannot use {file}: {error}"),
+            Self::CannotFollow(url, reason) => write!(
+                f,
+                "cannot follow {url}: {reason}; start the service there, or name another with --follow"
+            ),
             Self::TokenFile(file, error) if error.kind() == ErrorKind::PermissionDenied => {
                 write!(
                     f,

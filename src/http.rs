@@ -18,7 +18,7 @@ pub(crate) use parser::{Parser, ProtocolError};
 pub(crate) use request::Fields;
 pub(crate) use request::{Credentials, METHODS, Request, RequestHost, is_safe};
 pub(crate) use response::{
-    CLOSES, Challenge, CommonFields, Content, Date, MediaType, Response, keep_alive_fields, utc,
+    CLOSES, Challenge, CommonFields, Content, Date, MediaType, Response, keep_alive_fields, rfc3339,
 };
 pub(crate) use status::StatusCode;
 pub(crate) use syntax::{Host, has_valid_escapes, host_has_name, host_name, split_absolute_form};

@@ -7,6 +7,7 @@
 //! - the program
 //!   - `lib`: from the start to the end, in reading order
 //!   - `load`: where the list comes from at the start
+//!   - `follower`: gets the list of another service, and submits it as a change
 //!   - `failure`: why a start fails, in words that say what to do
 //!   - `fuzzing`: what fuzz targets call; in no other build
 //! - `server`: sockets and threads
@@ -41,6 +42,7 @@
 //!   - `change`: what a change does to a version
 //!   - `difference`: the edits that lead from one list to another
 //!   - `writer`: group commit, and looks for what other programs have committed
+//!   - `followed`: the service whose list this one has, and how it answers
 //!   - `database_status`: whether the database can be saved to
 //!   - `database`: an open database, its locks and saves
 //!   - `rows`: the table of colors in SQL
@@ -111,6 +113,7 @@ mod blob;
 #[cfg(test)]
 mod documents_tests;
 mod failure;
+mod follower;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod http;
@@ -132,11 +135,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use threadpool::ThreadPool;
 
 use crate::failure::Failure;
+use crate::follower::Follower;
 use crate::load::Opened;
 use crate::options::Options;
 use crate::server::{AcceptLoop, Endpoint, Listener, Shared};
@@ -188,7 +193,8 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     let signals =
         Signals::handle(&is_starting, options.token_file.is_some()).map_err(Failure::System)?;
     let (tokens, loaded) = load_tokens(options)?.unzip();
-    let source = load::find(options)?;
+    let follower = Follower::new(options);
+    let source = load::find(options, follower.as_ref())?;
     let path = source.path();
     let lock = source.lock()?;
     // From here on SIGTERM does not end the process at once, since the files of its sockets have to
@@ -208,14 +214,21 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     // FILE is made last: a start that gets no addresses or threads makes none.
     let opened = load::start(source, lock, memory_max)
         .map_err(|error| Failure::System(thread_error(&error)))?;
-    let Some(Opened { store, details, is_new }) = wait_for(&opened, &signals)? else {
+    let Some(Opened { mut store, details, is_new }) = wait_for(&opened, &signals)? else {
         return Ok(());
     };
+    store.followed = follower.as_ref().map(|follower| Arc::clone(&follower.followed));
+    let followed_store = store.clone();
     let state = ServerState::new(workers, connections_max);
     let service = Service::new(store, Arc::clone(options), tokens, state);
     let shared = Arc::new(Shared::new(service, memory_max));
     let mut accept_loop =
         AcceptLoop::new(Arc::clone(&shared), listeners, &pool).map_err(Failure::System)?;
+    if let Some(follower) = follower {
+        let run = move || follower.run(&followed_store);
+        let thread = thread::Builder::new().name("follower".to_owned()).stack_size(STACK_BYTES);
+        thread.spawn(run).map_err(|error| Failure::System(thread_error(&error)))?;
+    }
     // Nothing can fail any more. A failed start logs its error alone.
     log_start(options, &endpoints, &details, is_new);
     log_advice(options, &endpoints, is_activated, loaded);
@@ -277,10 +290,14 @@ fn log_advice(
              unit"
         );
     }
+    if let Some(url) = &options.follow {
+        log::info!("follows {url}: changes are made there");
+    }
     if let Some(loaded) = loaded {
         loaded.log();
     } else if let Some(endpoint) = endpoints.iter().find(|endpoint| endpoint.is_open())
         && !options.read_only
+        && options.follow.is_none()
     {
         log::warn!(
             "whoever reaches {endpoint} may change the list: --token-file, --read-only or a \

@@ -9,6 +9,7 @@ use std::thread;
 
 use crate::STACK_BYTES;
 use crate::failure::Failure;
+use crate::follower::Follower;
 use crate::options::Options;
 use crate::store::{
     Colors, Database, DatabaseError, Store, Writer, database, file_lock, json, probe,
@@ -22,7 +23,8 @@ const BUILT_IN: &[u8] = include_bytes!("../seed/colors.json");
 
 /// Where the list comes from. Finding that changes nothing on disk.
 pub(crate) enum Source {
-    /// The colors of the seed, and its name: the list is in memory alone.
+    /// The colors of the seed, or of the service that is followed, and its name: the list is in
+    /// memory alone.
     InMemory(Colors, String),
     /// FILE.
     Database {
@@ -68,16 +70,16 @@ pub(crate) struct Opened {
 type Background = Box<dyn FnOnce()>;
 
 /// Finds the list, and reads the seed if FILE is to be made from it.
-pub(crate) fn find(options: &Options) -> Result<Source, Failure> {
+pub(crate) fn find(options: &Options, follower: Option<&Follower>) -> Result<Source, Failure> {
     let Some(file) = options.data.as_deref() else {
-        return read_seed(options).map(|(colors, name)| Source::InMemory(colors, name));
+        return first_list(options, follower).map(|(colors, name)| Source::InMemory(colors, name));
     };
     let failed = |error| unusable(file, error);
     let (path, has_list) = probe::locate(file).map_err(failed)?;
     probe::check_writable(&path).map_err(failed)?;
     // The start rolls back a journal, which may leave FILE without a list.
     let is_finished = has_list && !probe::has_journal(&path);
-    let seed = (!is_finished).then(|| read_seed(options)).transpose()?;
+    let seed = (!is_finished).then(|| first_list(options, follower)).transpose()?;
     let given = file.to_owned();
     Ok(Source::Database { given, path, has_list, seed, is_seed_given: options.seed.is_some() })
 }
@@ -143,7 +145,7 @@ fn open(
 /// `--check`: describes the list that a start would have, and fails where the start would. Changes
 /// no list and makes no FILE; a service may be running on the same one.
 pub(crate) fn check(options: &Options) -> Result<String, Failure> {
-    match find(options)? {
+    match find(options, Follower::new(options).as_ref())? {
         Source::InMemory(colors, seed) => Ok(format!("{} from {seed}", count(colors.len()))),
         Source::Database { given, seed: Some((colors, seed)), has_list: false, .. } => {
             Ok(format!("{} from {seed}, for {}", count(colors.len()), given.display()))
@@ -176,6 +178,15 @@ fn stored(file: &Path) -> Result<Colors, DatabaseError> {
 
 fn unusable(file: &Path, error: DatabaseError) -> Failure {
     Failure::Database(file.display().to_string(), error)
+}
+
+/// The list of a start that has none: that of the service that is followed, or else the seed. Returns
+/// its colors and its name.
+fn first_list(options: &Options, follower: Option<&Follower>) -> Result<(Colors, String), Failure> {
+    match follower {
+        Some(follower) => Ok((follower.first_list()?, follower.followed.url.clone())),
+        None => read_seed(options),
+    }
 }
 
 /// Reads the seed. Returns its colors and its name.

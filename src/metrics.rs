@@ -31,6 +31,8 @@ colors_list_bytes gauge Bytes of the list as JSON.
 colors_saves_total counter Saves that succeeded; those of several changes together count once.
 colors_save_failures_total counter Saves that failed, those tried again included.
 colors_save_duration_seconds histogram Time of a save that succeeded.
+colors_followed_answered_timestamp_seconds gauge When the service that is followed last answered.
+colors_followed_up gauge 1, or 0 while the service that is followed has not answered for 5 s.
 colors_log_lines_dropped_total counter Log lines dropped: standard error was not read fast enough.
 colors_log_warnings_total counter Warnings that were logged, or left out because there were too \
 many.
@@ -179,6 +181,10 @@ pub(crate) struct Gauges<'a> {
     /// Bytes of the list as JSON.
     pub(crate) list_bytes: usize,
     pub(crate) saves: &'a DatabaseMetrics,
+    /// When the service that is followed last answered.
+    pub(crate) answered: Option<SystemTime>,
+    /// Whether it answers; `None` if none is followed.
+    pub(crate) is_followed_up: Option<bool>,
 }
 
 /// The numbers of the whole service.
@@ -226,6 +232,9 @@ impl Metrics {
         text.number("colors_save_failures_total", saves.failures.get());
         text.family("colors_save_duration_seconds");
         text.histogram("", iter::once(&saves.durations));
+        let answered = gauges.answered.map(seconds_since_1970);
+        text.optional("colors_followed_answered_timestamp_seconds", answered);
+        text.optional("colors_followed_up", gauges.is_followed_up.map(u8::from));
         let (dropped, warnings) = logging::counts();
         text.number("colors_log_lines_dropped_total", dropped);
         text.number("colors_log_warnings_total", warnings);

@@ -15,6 +15,7 @@ use clap::{
 };
 use log::LevelFilter;
 
+use crate::follower::parse_url;
 use crate::server::{Endpoint, clash};
 use crate::service::{BasePath, parse_host, parse_origin};
 
@@ -42,7 +43,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "MODE", default_value = "0660", value_parser = parse_mode)]
     pub(crate) unix_mode: u32,
 
-    /// Fills the list [default: ./seed/colors.json if there, else built in]
+    /// Fills the list [default: ./seed/colors.json if there, or built in]
     #[arg(long, value_name = "FILE")]
     pub(crate) seed: Option<PathBuf>,
 
@@ -50,12 +51,20 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     pub(crate) data: Option<PathBuf>,
 
+    /// Keep a copy of the list of the service there
+    #[arg(long, value_name = "URL", value_parser = parse_url)]
+    pub(crate) follow: Option<String>,
+
+    /// Token for that service; read again whenever it is sent
+    #[arg(long, value_name = "FILE")]
+    pub(crate) follow_token_file: Option<PathBuf>,
+
     /// Path that everything is served below, as in /api
     #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true)]
     #[arg(value_parser = BasePath::parse)]
     pub(crate) base_path: BasePath,
 
-    /// Event loops, one thread each [default: as many as processors, >= 2]
+    /// Event loops, one thread each [default: one per processor, >= 2]
     #[arg(long, value_name = "N", value_parser = parse_workers)]
     pub(crate) workers: Option<usize>,
 
@@ -91,7 +100,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = parse_host)]
     pub(crate) allow_host: Vec<String>,
 
-    /// Least severe to log: off, error, warn, info or debug
+    /// Least severe to log: off, error, warn, info, debug
     #[arg(long, value_name = "LEVEL", default_value = "info", ignore_case = true)]
     #[arg(hide_possible_values = true, value_parser = level_parser())]
     pub(crate) log_level: LevelFilter,
@@ -155,6 +164,8 @@ impl Options {
             Some(format!("{}: {clash}", name_of("listen")))
         } else if self.private && self.token_file.is_none() {
             Some(format!("{} needs {}", name_of("private"), option("token_file")))
+        } else if self.follow_token_file.is_some() && self.follow.is_none() {
+            Some(format!("{} needs {}", name_of("follow_token_file"), option("follow")))
         } else if self.dump && self.data.is_none() {
             Some("--dump needs --data".to_owned())
         } else if self.access_log != AccessLog::None && self.log_level < LevelFilter::Info {
@@ -199,7 +210,7 @@ fn with_kind(arg: Arg) -> Arg {
     match kind.as_str() {
         "FILE" => arg.value_hint(ValueHint::FilePath),
         "NAME" => arg.value_hint(ValueHint::Hostname),
-        "ADDR:PORT" | "MODE" | "PATH" | "ORIGIN" => arg.value_hint(ValueHint::Other),
+        "ADDR:PORT" | "MODE" | "PATH" | "ORIGIN" | "URL" => arg.value_hint(ValueHint::Other),
         // -1 is refused as a value, by a message that says what to give.
         "N" | "BYTES" | "TIME" => arg.value_hint(ValueHint::Other).allow_negative_numbers(true),
         // --read-only is the same as --read-only=true.

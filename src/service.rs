@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub(crate) use matcher::BasePath;
 pub(crate) use origin::{parse_host, parse_origin, refused_preflight};
 use respond::openapi;
-pub(crate) use token::{LoadedTokens, Tokens};
+pub(crate) use token::{LoadedTokens, Tokens, only_token};
 
 use crate::blob::Blob;
 use crate::http::Response;

@@ -8,7 +8,7 @@
 //!
 //! | kept | changed by | which may wait for |
 //! |---|---|---|
-//! | in memory | the thread that calls [`Store::submit`] | nothing |
+//! | in memory | the thread that calls [`Store::submit`] or [`Store::make`] | nothing |
 //! | in FILE | the writer: [`Writer::run`] | the disk, and locks of other programs |
 //!
 //! The writer is a thread of its own. It passes each outcome to [`OutcomeHandler`]. Who publishes a
@@ -18,8 +18,8 @@
 //!
 //! # Locks
 //!
-//! In this process: `SharedList::current` and `DatabaseStatus::current`, neither inside the other,
-//! and both for a moment. Under the first, a change of a list in memory is decided and applied. The
+//! In this process: `SharedList::current`, `DatabaseStatus::current` and `Followed::answers`, none
+//! inside another, and each for a moment. Under the first, a change of a list in memory is decided and applied. The
 //! longest work there is to hash names, and the JSON of one color of at most 16 KiB: a longer color
 //! has its tag from the start ([`Color::new`]). The JSON and the tag of a list are made, and whole
 //! lists are freed, without a lock. The locks on FILE, between processes, are listed in
@@ -33,6 +33,7 @@
 //! | a change | those before it in its commit | 50 ms; then it is left for the next commit |
 //! | the writer | the next look for commits of other programs | 1 s |
 //! | a start | a predecessor that stops | 6 s |
+//! | a start without a copy | the service that is followed | 6 s |
 //! | a stop | the writer's last commit | 4.5 s from the signal |
 //!
 //! A save that takes longer than 5 s, the wait for the lock not included, counts as failed in
@@ -46,6 +47,7 @@ mod database_error;
 mod database_status;
 mod difference;
 pub(crate) mod file_lock;
+mod followed;
 pub(crate) mod json;
 mod list;
 pub(crate) mod probe;
@@ -63,23 +65,28 @@ pub(crate) use colors::{Colors, Edit};
 pub(crate) use database::Database;
 pub(crate) use database_error::DatabaseError;
 pub(crate) use database_status::DatabaseStatus;
+pub(crate) use followed::Followed;
 pub(crate) use json::JsonError;
 pub(crate) use list::{ChangeListener, SharedList};
 pub(crate) use writer::Writer;
-use writer::WriterMessage;
+use writer::{Asker, WriterMessage};
 
 /// How often the writer looks for commits of other programs while it has no changes. Readers may
 /// miss such a commit for this long.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The list, and where it is kept.
+/// The list, and where it is kept. A clone is the same list.
+#[derive(Clone)]
 pub(crate) struct Store {
     /// What is read.
     pub(crate) list: Arc<SharedList>,
     pub(crate) storage: Storage,
+    /// The service whose list this is, if it is that of another one: nobody else changes it.
+    pub(crate) followed: Option<Arc<Followed>>,
 }
 
 /// Where the list is kept.
+#[derive(Clone)]
 pub(crate) enum Storage {
     InMemory,
     /// In a database. The writer, at the other end of this channel, makes the changes.
@@ -112,7 +119,8 @@ impl Store {
     /// A list that is in memory alone. [`Writer::new`] makes the other kind.
     /// `memory_max`: bytes for requests and responses.
     pub(crate) fn in_memory(colors: Colors, memory_max: usize) -> Self {
-        Self { list: Arc::new(SharedList::new(colors, memory_max)), storage: Storage::InMemory }
+        let list = Arc::new(SharedList::new(colors, memory_max));
+        Self { list, storage: Storage::InMemory, followed: None }
     }
 
     /// Whether saving works; `None` for a list in memory.
@@ -143,8 +151,21 @@ impl Store {
             },
             Storage::Database(writer, _) => {
                 // Fails if the writer has ended. Then the service ends, and answers nobody.
-                let _ = writer.send(WriterMessage::Change(change, ticket));
+                let _ = writer.send(WriterMessage::Change(change, Asker::Connection(ticket)));
                 Submitted::Queued
+            }
+        }
+    }
+
+    /// Makes a change, and waits until it is made or has failed. The writer reports a failure.
+    pub(crate) fn make(&self, change: Change) {
+        match &self.storage {
+            Storage::InMemory => drop(self.list.make(&change, true)),
+            Storage::Database(writer, _) => {
+                let (sender, outcome) = mpsc::channel();
+                // Both fail if the writer has ended. Then the service ends as well.
+                let _ = writer.send(WriterMessage::Change(change, Asker::Thread(sender)));
+                let _ = outcome.recv();
             }
         }
     }

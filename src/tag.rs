@@ -1,5 +1,7 @@
 //! Entity tags, and conditions on them (RFC 9110 §8.8.3 and §13.1).
 
+use std::fmt;
+
 /// 128 bits of a hash of some bytes, as the 32 lower-case hexadecimal digits that a field has.
 /// Equal tags mean equal bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,10 +74,10 @@ impl Conditions {
     }
 }
 
-#[cfg(test)]
-impl std::fmt::Display for Tag {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "\"{}\"", str::from_utf8(&self.0).unwrap())
+/// As a field has it: in quotes.
+impl fmt::Display for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", str::from_utf8(&self.0).expect("they are digits"))
     }
 }
 

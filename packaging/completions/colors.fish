@@ -1,9 +1,11 @@
 complete -c colors -l listen -d 'Address, port, or unix:PATH; repeatable' -r -f
 complete -c colors -l unix-mode -d 'Permissions of a unix socket\'s file, octal' -r -f
-complete -c colors -l seed -d 'Fills the list [default: ./seed/colors.json if there, else built in]' -r -F
+complete -c colors -l seed -d 'Fills the list [default: ./seed/colors.json if there, or built in]' -r -F
 complete -c colors -l data -d 'SQLite database of the list: a change is saved, then answered' -r -F
+complete -c colors -l follow -d 'Keep a copy of the list of the service there' -r -f
+complete -c colors -l follow-token-file -d 'Token for that service; read again whenever it is sent' -r -F
 complete -c colors -l base-path -d 'Path that everything is served below, as in /api' -r -f
-complete -c colors -l workers -d 'Event loops, one thread each [default: as many as processors, >= 2]' -r -f
+complete -c colors -l workers -d 'Event loops, one thread each [default: one per processor, >= 2]' -r -f
 complete -c colors -l max-body -d 'Longest content of a request, at most 16 MiB' -r -f
 complete -c colors -l request-timeout -d 'Longest wait for a request, or for a client to read' -r -f
 complete -c colors -l keep-alive -d 'Longest time between two requests on a connection' -r -f
@@ -14,7 +16,7 @@ complete -c colors -l private -d 'Reads of colors and metrics need a token, too'
 false\t''"
 complete -c colors -l allow-origin -d 'Let the web pages of this origin use it; repeatable' -r -f
 complete -c colors -l allow-host -d 'Host name to answer to, besides localhost; repeatable' -r -f -a "(__fish_print_hostnames)"
-complete -c colors -l log-level -d 'Least severe to log: off, error, warn, info or debug' -r -f -a "off\t''
+complete -c colors -l log-level -d 'Least severe to log: off, error, warn, info, debug' -r -f -a "off\t''
 error\t''
 warn\t''
 info\t''

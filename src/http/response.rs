@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 use time::macros::format_description;
 
 use super::status::StatusCode;
@@ -219,9 +220,15 @@ fn push<const COUNT: usize>(out: &mut Vec<u8>, parts: [&str; COUNT]) {
 
 /// This time in UTC. The formats have four digits for a year: what a wrong clock says beyond the year
 /// 9999 counts as its end.
-pub(crate) fn utc(time: SystemTime) -> OffsetDateTime {
+fn utc(time: SystemTime) -> OffsetDateTime {
     let end_of_9999 = UNIX_EPOCH + Duration::from_secs(253_402_300_799);
     time.min(end_of_9999).into()
+}
+
+/// A time in UTC and whole seconds, as in `1994-11-06T08:49:37Z`.
+pub(crate) fn rfc3339(time: SystemTime) -> String {
+    let time = utc(time).truncate_to_second();
+    time.format(&Rfc3339).expect("its year has four digits")
 }
 
 /// The current time as an IMF-fixdate (RFC 9110 §5.6.7). The clock is read, and the text made, once
@@ -319,6 +326,12 @@ mod tests {
     fn a_year_has_four_digits_whatever_the_clock_says() {
         let year = |seconds| utc(UNIX_EPOCH + Duration::from_secs(seconds)).year();
         assert_eq!([year(253_402_300_799), year(253_402_300_800)], [9999, 9999]);
+    }
+
+    #[test]
+    fn a_time_of_json_is_utc_in_seconds() {
+        let time = UNIX_EPOCH + Duration::from_millis(784_111_777_900);
+        assert_eq!(rfc3339(time), "1994-11-06T08:49:37Z");
     }
 
     #[test]

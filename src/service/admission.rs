@@ -46,7 +46,10 @@ impl Service {
             }
             _ => {
                 let allow = self.allow(target);
-                let message = format!("the method is not allowed here, only {allow}");
+                let message = match (&self.options.follow, target.operation(&request.method)) {
+                    (Some(url), Some(_)) => format!("this is a copy, change the list at {url}"),
+                    _ => format!("the method is not allowed here, only {allow}"),
+                };
                 let error = Response::error(StatusCode::MethodNotAllowed, message);
                 // RFC 9110 §15.5.6: a 405 MUST carry Allow.
                 return Err(Response { fields: vec![("Allow", allow.into())], ..error });
@@ -81,10 +84,10 @@ impl Service {
         }
     }
 
-    /// Whether the service takes this method at all: with `--read-only`, only one that
-    /// changes nothing.
+    /// Whether the service takes this method at all: with `--read-only`, and with `--follow`, only
+    /// one that changes nothing.
     fn takes(&self, method: &Method) -> bool {
-        is_safe(method) || !self.options.read_only
+        is_safe(method) || !(self.options.read_only || self.options.follow.is_some())
     }
 
     /// The methods of a target. The service itself has all.

@@ -1,17 +1,14 @@
 //! `/health` and `/metrics`: how the service is.
 
 use std::sync::Arc;
-use std::time::SystemTime;
-
-use time::format_description::well_known::Rfc3339;
 
 use super::Service;
 use super::respond::read;
 use crate::blob::Blob;
-use crate::http::{Content, MediaType, Request, Response, StatusCode, utc};
+use crate::http::{Content, MediaType, Request, Response, StatusCode, rfc3339};
 use crate::metrics::{DatabaseMetrics, Gauges};
 use crate::server_state::Phase;
-use crate::store::DatabaseStatus;
+use crate::store::{DatabaseStatus, Followed};
 
 impl Service {
     /// 200, or 503 with what is wrong. Tells what is known, and waits for nothing.
@@ -19,7 +16,9 @@ impl Service {
         let store = &self.store;
         let is_stopping = self.server.phase() == Phase::Stopping;
         let stopping = || is_stopping.then(|| "stopping".to_owned());
-        let fault = store.status().and_then(DatabaseStatus::fault).or_else(stopping);
+        let followed = store.followed.as_deref();
+        let fault = store.status().and_then(DatabaseStatus::fault);
+        let fault = fault.or_else(|| followed.and_then(Followed::fault)).or_else(stopping);
         let mut health = serde_json::json!({
             "status": fault.as_deref().unwrap_or("ok"),
             "version": env!("BUILD_VERSION"),
@@ -27,6 +26,10 @@ impl Service {
         });
         if let Some(status) = store.status() {
             health["saved"] = status.now().saved.map(rfc3339).into();
+        }
+        if let Some(followed) = followed {
+            health["follows"] = followed.url.as_str().into();
+            health["answered"] = followed.answered().map(rfc3339).into();
         }
         let text = format!("{health}\n").into_bytes();
         // RFC 9110 §13.2.1: conditions count only where the response would be a success without
@@ -39,6 +42,7 @@ impl Service {
 
     pub(super) fn metrics(&self) -> Response {
         let status = self.store.status();
+        let followed = self.store.followed.as_deref();
         let no_saves = DatabaseMetrics::default();
         let version = self.store.list.version();
         let text = self.metrics.exposition(&Gauges {
@@ -48,29 +52,12 @@ impl Service {
             colors: version.len(),
             list_bytes: version.envelope_len(),
             saves: status.map_or(&no_saves, |status| &status.metrics),
+            answered: followed.and_then(Followed::answered),
+            is_followed_up: followed.map(|followed| followed.fault().is_none()),
         });
         Response {
             media_type: MediaType::Metrics,
             ..Response::new(StatusCode::Ok, Content::Own(text.into_bytes()))
         }
-    }
-}
-
-/// A time in UTC and whole seconds, as in `1994-11-06T08:49:37Z`.
-fn rfc3339(time: SystemTime) -> String {
-    let time = utc(time).truncate_to_second();
-    time.format(&Rfc3339).expect("its year has four digits")
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::{Duration, UNIX_EPOCH};
-
-    use super::*;
-
-    #[test]
-    fn a_time_of_json_is_utc_in_seconds() {
-        let time = UNIX_EPOCH + Duration::from_millis(784_111_777_900);
-        assert_eq!(rfc3339(time), "1994-11-06T08:49:37Z");
     }
 }

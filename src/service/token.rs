@@ -59,20 +59,8 @@ impl Tokens {
     /// Reads the file and replaces all tokens by those in it. Fails if the file cannot be read or a
     /// line of it is wrong; then the previous tokens stay.
     pub(crate) fn load(&self) -> io::Result<LoadedTokens> {
-        // O_NONBLOCK, since opening a FIFO would block the accept loop.
-        let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
-        let file = OpenOptions::new().read(true).custom_flags(nonblocking).open(&self.file)?;
-        let mut content = Vec::new();
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(io::Error::other("it is no regular file"));
-        }
-        let mode = metadata.permissions().mode() & 0o777;
-        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut content)?;
-        if content.len() as u64 > FILE_BYTES_MAX {
-            return Err(io::Error::other("it has more than 64 KiB"));
-        }
-        let accepted = parse(&String::from_utf8_lossy(&content)).map_err(io::Error::other)?;
+        let (content, mode) = read(&self.file)?;
+        let accepted = parse(&content).map_err(io::Error::other)?;
         let file = self.file.display();
         let count = accepted.len();
         let plural = if count == 1 { "" } else { "s" };
@@ -113,6 +101,43 @@ impl LoadedTokens {
     }
 }
 
+/// The content of a token file, and its permissions.
+fn read(file: &Path) -> io::Result<(String, u32)> {
+    // O_NONBLOCK, since opening a FIFO would block the accept loop.
+    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let file = OpenOptions::new().read(true).custom_flags(nonblocking).open(file)?;
+    let mut content = Vec::new();
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    let mode = metadata.permissions().mode() & 0o777;
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > FILE_BYTES_MAX {
+        return Err(io::Error::other("it has more than 64 KiB"));
+    }
+    Ok((String::from_utf8_lossy(&content).into_owned(), mode))
+}
+
+/// The token of a file that has one, and perhaps its name.
+pub(crate) fn only_token(file: &Path) -> io::Result<String> {
+    let (content, _) = read(file)?;
+    match &parse(&content).map_err(io::Error::other)?[..] {
+        [_] => {
+            let token =
+                token_lines(&content).find_map(|(line, _)| line.split_ascii_whitespace().last());
+            Ok(token.expect("it was found above").to_owned())
+        }
+        _ => Err(io::Error::other("it has more than one token")),
+    }
+}
+
+/// The lines that are neither empty nor comments, with their numbers.
+fn token_lines(content: &str) -> impl Iterator<Item = (&str, i32)> + Clone {
+    let lines = content.lines().map(str::trim_ascii).zip(1..);
+    lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'))
+}
+
 /// Whether the file is a credential from systemd (systemd.exec(5)). The service's user may read it
 /// by an access control list, whose mask looks like permissions of the group (acl(5)); its
 /// directory keeps all other users out.
@@ -125,8 +150,7 @@ fn is_credential(file: &Path) -> bool {
 /// a comment. An error names a line by its number, counted from 1, and does not show the line,
 /// which may be most of a token.
 fn parse(content: &str) -> Result<Vec<Accepted>, String> {
-    let lines = content.lines().map(str::trim_ascii).zip(1..);
-    let lines = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'));
+    let lines = token_lines(content);
     let wrong = |number: i32, rule: &str| format!("line {number}: {rule}");
     let tokens = lines
         .clone()

@@ -214,7 +214,7 @@ impl Colors {
     }
 
     /// Whether this is the same version: a clone, and not an equal list.
-    pub(super) fn is_same_version(&self, other: &Self) -> bool {
+    pub(crate) fn is_same_version(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.envelope, &other.envelope)
     }
 

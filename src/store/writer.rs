@@ -29,10 +29,17 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 pub(crate) enum WriterMessage {
     /// Before the first change: what takes the outcomes.
     Connect(OutcomeHandler),
-    Change(Change, Ticket),
+    Change(Change, Asker),
     /// Save what came before, and close the database. The sender gets what [`Database::close`] has
     /// returned.
     Close(Sender<Result<(), String>>),
+}
+
+/// Who gets the outcome of a change.
+pub(crate) enum Asker {
+    Connection(Ticket),
+    /// A thread that waits for it.
+    Thread(Sender<Result<Outcome, DatabaseError>>),
 }
 
 /// Saves changes, on a thread of its own.
@@ -53,7 +60,7 @@ impl Writer {
         let status = Arc::new(DatabaseStatus::default());
         let (writer, messages) = mpsc::channel();
         let storage = Storage::Database(writer, Arc::clone(&status));
-        let store = Store { list: Arc::clone(&list), storage };
+        let store = Store { list: Arc::clone(&list), storage, followed: None };
         (store, Self { database, list, status, messages, warned: None })
     }
 
@@ -87,22 +94,26 @@ impl Writer {
             for message in first.into_iter().chain(self.messages.try_iter()) {
                 match message {
                     WriterMessage::Connect(deliver) => connected = Some(deliver),
-                    WriterMessage::Change(change, ticket) => unsaved.push((change, ticket)),
+                    WriterMessage::Change(change, asker) => unsaved.push((change, asker)),
                     WriterMessage::Close(sender) => closed = Some(sender),
                 }
             }
             // Computing the list's tag is slow, so changes with a condition on it are applied after
             // all others of the same commit. If the previous commit ran out of time before it came
             // to any, they go first.
-            let needs_tag = |(change, _): &(Change, Ticket)| change.needs_tag_of_list;
+            let needs_tag = |(change, _): &(Change, Asker)| change.needs_tag_of_list;
             unsaved.sort_by_key(|change| needs_tag(change) != tag_first);
             if !unsaved.is_empty() {
                 let outcomes = self.save(&unsaved);
                 let (saved, rest) = unsaved.split_at(outcomes.len());
                 tag_first = !saved.iter().any(needs_tag) && rest.iter().any(needs_tag);
                 let deliver = connected.as_ref().expect("it comes before the first change");
-                for ((_, ticket), outcome) in unsaved.drain(..outcomes.len()).zip(outcomes) {
-                    deliver(ticket, outcome);
+                for ((_, asker), outcome) in unsaved.drain(..outcomes.len()).zip(outcomes) {
+                    match asker {
+                        Asker::Connection(ticket) => deliver(ticket, outcome),
+                        // The thread waits.
+                        Asker::Thread(sender) => drop(sender.send(outcome)),
+                    }
                 }
             }
         }
@@ -170,7 +181,7 @@ impl Writer {
 
     /// Saves changes in one commit, and returns their outcomes. If the changes take long, it saves
     /// only the first of them. If the commit fails, all changes fail but those that change nothing.
-    fn save(&mut self, changes: &[(Change, Ticket)]) -> Vec<Result<Outcome, DatabaseError>> {
+    fn save(&mut self, changes: &[(Change, Asker)]) -> Vec<Result<Outcome, DatabaseError>> {
         let status = Arc::clone(&self.status);
         let saved = status.supervise(|| self.try_save(changes));
         self.database.roll_back();
@@ -190,7 +201,7 @@ impl Writer {
     }
 
     /// Makes changes, commits them, and publishes the list. If that fails, no change is made.
-    fn try_save(&mut self, changes: &[(Change, Ticket)]) -> Result<Vec<Outcome>, DatabaseError> {
+    fn try_save(&mut self, changes: &[(Change, Asker)]) -> Result<Vec<Outcome>, DatabaseError> {
         self.begin()?;
         let begun = Instant::now();
         let mut version = self.list.version();

@@ -8,6 +8,8 @@ mod database_files;
 mod durable;
 mod failing_disk;
 mod follow_recipes;
+mod following;
+mod following_strangers;
 mod framing;
 mod histories;
 mod listening;

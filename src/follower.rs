@@ -1,0 +1,249 @@
+//! `--follow`: gets the list of another service, as any client may, and submits it to the store of
+//! this one, as the change that a client asks for. So the list is kept, saved and told to those who
+//! wait as every other. Decides neither how a new list becomes edits, nor what `/health` says.
+//!
+//! Each request has the tag of the list that is here: tags are hashes of the content, so the other
+//! service has the same. It also says that it waits for another list (RFC 7240 §4.3).
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use ureq::http::Uri;
+use ureq::{Agent, Error};
+
+use crate::failure::Failure;
+use crate::options::Options;
+use crate::service::only_token;
+use crate::store::{Action, Change, Colors, Followed, Store, json};
+use crate::tag::{Conditions, Tag};
+
+/// How long the other service may hold a request while its list is the same. If its host vanishes,
+/// nothing comes: that is noticed when this time is over.
+const WAIT_TIME: Duration = Duration::from_secs(20);
+
+/// Longest time to find the host, to connect, to send a request, and from then on, or from the end
+/// of [`WAIT_TIME`], until the head of the answer is there.
+const ANSWER_TIME: Duration = Duration::from_secs(3);
+
+/// Longest time for the content of an answer: a list of [`LIST_BYTES_MAX`] at 20 Mbit/s.
+const CONTENT_TIME: Duration = Duration::from_secs(30);
+
+/// Longest list that is followed: 1,000,000 colors have about 50 MB.
+const LIST_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// How long a start without a copy tries to get the list.
+const START_TIME: Duration = Duration::from_secs(6);
+
+/// Bounds of the pause before another try. Each failure in a row doubles the pause.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+pub(crate) struct Follower {
+    agent: Agent,
+    /// Of the list there.
+    url: String,
+    token_file: Option<PathBuf>,
+    pub(crate) followed: Arc<Followed>,
+}
+
+impl Follower {
+    /// `None` without `--follow`.
+    pub(crate) fn new(options: &Options) -> Option<Self> {
+        let base = options.follow.as_deref()?;
+        let config = Agent::config_builder()
+            // Whatever the environment of the service says.
+            .proxy(None)
+            .http_status_as_error(false)
+            // A redirect is an answer like any other that is no list.
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .user_agent(concat!("colors/", env!("CARGO_PKG_VERSION")))
+            .accept("application/json")
+            .timeout_resolve(Some(ANSWER_TIME))
+            .timeout_connect(Some(ANSWER_TIME))
+            .timeout_send_request(Some(ANSWER_TIME))
+            .timeout_recv_body(Some(CONTENT_TIME))
+            .build();
+        Some(Self {
+            agent: config.into(),
+            url: format!("{base}/colors"),
+            token_file: options.follow_token_file.clone(),
+            followed: Arc::new(Followed::new(base)),
+        })
+    }
+
+    /// The list for a start that has no copy of it.
+    pub(crate) fn first_list(&self) -> Result<Colors, Failure> {
+        let begun = Instant::now();
+        loop {
+            match self.ask(None, Duration::ZERO) {
+                Ok(list) => {
+                    self.followed.note(None);
+                    return Ok(list.expect("a request without a tag is not answered 304"));
+                }
+                Err(reason) if begun.elapsed() > START_TIME => {
+                    return Err(Failure::CannotFollow(self.followed.url.clone(), reason));
+                }
+                Err(_) => sleep(PAUSE_MIN),
+            }
+        }
+    }
+
+    /// Follows until the process ends.
+    pub(crate) fn run(&self, store: &Store) {
+        let mut pause = PAUSE_MIN;
+        // The first answer is to come at once, as is one after a failure: it shows that the other
+        // service is there.
+        let mut wait = Duration::ZERO;
+        loop {
+            let begun = Instant::now();
+            let before = store.list.version();
+            let ask = || self.ask(Some(before.envelope().tag()), wait);
+            let answer = catch_unwind(AssertUnwindSafe(ask))
+                .unwrap_or_else(|_| Err("the service failed, its log says where".to_owned()));
+            wait = if answer.is_ok() { WAIT_TIME } else { Duration::ZERO };
+            let has_failed = answer.is_err();
+            self.followed.note(answer.as_ref().err());
+            if let Ok(Some(list)) = answer {
+                store.make(Change::new(Action::ReplaceAll(list), Conditions::default()));
+            }
+            let is_changed = !store.list.version().is_same_version(&before);
+            let was_held = begun.elapsed() > PAUSE_MAX;
+            if is_changed || was_held {
+                pause = PAUSE_MIN;
+            }
+            // An answer that changes nothing, and was not held, is as good as none.
+            if has_failed || !(is_changed || was_held) {
+                // Those who follow the same service do not come back all at once.
+                sleep(pause.mul_f64(random_half_to_one()));
+                pause = PAUSE_MAX.min(2 * pause);
+            }
+        }
+    }
+
+    /// Asks for the list; `None` if it has this tag after this wait. Fails with the reason why
+    /// there is no list in the answer, or no answer.
+    fn ask(&self, tag: Option<Tag>, wait: Duration) -> Result<Option<Colors>, String> {
+        let request = self.agent.get(&self.url);
+        let mut request = request.config().timeout_recv_response(Some(wait + ANSWER_TIME)).build();
+        if let Some(tag) = tag {
+            request = request.header("If-None-Match", tag.to_string());
+        }
+        if !wait.is_zero() {
+            request = request.header("Prefer", format!("wait={}", wait.as_secs()));
+        }
+        // Read each time: a new token needs no signal.
+        if let Some(file) = &self.token_file {
+            let token = only_token(file).map_err(|error| {
+                format!("cannot use the token file {}: {error}", file.display())
+            })?;
+            request = request.header("Authorization", format!("Bearer {token}"));
+        }
+        let mut response = request.call().map_err(reason)?;
+        match (response.status().as_u16(), tag) {
+            (304, Some(_)) => Ok(None),
+            (200, _) => {
+                let content = response.body_mut().with_config().limit(LIST_BYTES_MAX);
+                let content = content.read_to_vec().map_err(reason)?;
+                let list = json::from_list(&content);
+                list.map(Some).map_err(|error| format!("its answer is no list of colors: {error}"))
+            }
+            (401, _) => Err("it answers 401, name a file with a token for it with \
+                             --follow-token-file"
+                .to_owned()),
+            (status, _) => Err(format!("it answers {status}, and not with a list of colors")),
+        }
+    }
+}
+
+/// Why there is no answer, or not all of it. The same words for the same reason: the log has a line
+/// for each reason that differs from the one before.
+fn reason(error: Error) -> String {
+    match error {
+        Error::Timeout(_) => "it does not answer in time".to_owned(),
+        Error::HostNotFound => "its name is not known".to_owned(),
+        Error::BodyExceedsLimit(_) => {
+            format!("its list is longer than {} MiB", LIST_BYTES_MAX / 1024 / 1024)
+        }
+        Error::Protocol(error) => format!("its answer is malformed: {error}"),
+        Error::Io(error) => error.kind().to_string(),
+        error => error.to_string(),
+    }
+}
+
+fn random_half_to_one() -> f64 {
+    let random = RandomState::new().hash_one(()) >> 32;
+    0.5 + random as f64 / 2_f64.powi(33)
+}
+
+/// Parses the URL of `--follow`: `http://HOST`, perhaps with a port, and with a path that
+/// everything there is below. Returns it without a slash at its end.
+pub(crate) fn parse_url(text: &str) -> Result<String, &'static str> {
+    const FORM: &str = "give the URL of a service, as in http://colors.example.org:8080";
+    const TLS: &str = "a service speaks no TLS: give the http:// URL of a tunnel or proxy on this \
+                       host that does (docs/replicas.md)";
+    let uri: Uri = text.parse().map_err(|_| FORM)?;
+    let authority = uri.authority().ok_or(FORM)?;
+    let is_plain = !text.contains(['@', '?', '#']) && !authority.host().is_empty();
+    let has_port = authority.as_str() == authority.host() || authority.port_u16().is_some();
+    match uri.scheme_str() {
+        Some("https") => Err(TLS),
+        Some("http") if is_plain && has_port => Ok(text.trim_end_matches('/').to_owned()),
+        _ => Err(FORM),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_names_a_host_and_perhaps_a_port_and_a_path() {
+        for (text, expected) in [
+            ("http://a", "http://a"),
+            ("http://a:80/", "http://a:80"),
+            ("http://[::1]:8080/api/v1/", "http://[::1]:8080/api/v1"),
+            ("http://10.0.0.1:8080", "http://10.0.0.1:8080"),
+        ] {
+            assert_eq!(parse_url(text).as_deref(), Ok(expected));
+        }
+        for text in [
+            "",
+            "a",
+            "a:8080",
+            "/a",
+            "http://",
+            "http:///a",
+            "http://:80",
+            "ftp://a",
+            "http://a b",
+            "http://a:",
+            "http://a:x",
+            "http://a:65536",
+            "http://u:p@a",
+            "http://a?b",
+            "http://a#b",
+            "unix:/run/s",
+        ] {
+            assert!(
+                parse_url(text).is_err_and(|error| error.starts_with("give the URL")),
+                "{text}"
+            );
+        }
+        for text in ["https://a", "https://a:8443/api"] {
+            assert!(parse_url(text).is_err_and(|error| error.contains("TLS")), "{text}");
+        }
+    }
+
+    #[test]
+    fn pauses_are_spread() {
+        let factors: Vec<f64> = (0..100).map(|_| random_half_to_one()).collect();
+        assert!(factors.iter().all(|factor| (0.5..1.0).contains(factor)), "{factors:?}");
+        assert!(factors.iter().any(|factor| *factor < 0.7));
+        assert!(factors.iter().any(|factor| *factor > 0.8));
+    }
+}

@@ -1,0 +1,80 @@
+//! The service whose list this one has (`--follow`), and how it has answered: for `/health`,
+//! `/metrics`, the log and the service manager.
+
+use std::mem::replace;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::http::rfc3339;
+use crate::service_manager;
+
+/// How long the other service may be away until `/health` says so. A request that it holds counts
+/// as an answer while nothing is known to the contrary.
+const AWAY_TIME: Duration = Duration::from_secs(5);
+
+pub(crate) struct Followed {
+    pub(crate) url: String,
+    answers: Mutex<Answers>,
+}
+
+/// How the other service has answered so far.
+struct Answers {
+    /// Why the last request has failed; `None` if it was answered.
+    failure: Option<String>,
+    /// When the last answer came; `None` before the first.
+    last: Option<SystemTime>,
+    /// The same by a clock that is never set; at first the start.
+    last_or_start: Instant,
+}
+
+impl Followed {
+    pub(crate) fn new(url: &str) -> Self {
+        let answers = Answers { failure: None, last: None, last_or_start: Instant::now() };
+        Self { url: url.to_owned(), answers: Mutex::new(answers) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Answers> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that the other service has answered, or why not. Reports each reason that differs from
+    /// the one before, and the first answer after a failure.
+    pub(crate) fn note(&self, failure: Option<&String>) {
+        let before = {
+            let mut answers = self.lock();
+            if failure.is_none() {
+                answers.last = Some(SystemTime::now());
+                answers.last_or_start = Instant::now();
+            }
+            replace(&mut answers.failure, failure.cloned())
+        };
+        match failure {
+            Some(reason) if before.as_ref() != failure => {
+                let message = format!("cannot follow {}: {reason}", self.url);
+                log::warn!("{message}");
+                service_manager::status(&message);
+            }
+            None if before.is_some() => {
+                log::info!("{} is followed again", self.url);
+                service_manager::status("ok");
+            }
+            _ => {}
+        }
+    }
+
+    /// When the other service last answered; `None` before the first answer.
+    pub(crate) fn answered(&self) -> Option<SystemTime> {
+        self.lock().last
+    }
+
+    /// What is wrong, if the other service has not answered for [`AWAY_TIME`].
+    pub(crate) fn fault(&self) -> Option<String> {
+        let answers = self.lock();
+        let reason = answers.failure.as_ref()?;
+        if answers.last_or_start.elapsed() < AWAY_TIME {
+            return None;
+        }
+        let since = answers.last.map_or_else(|| "the start".to_owned(), rfc3339);
+        Some(format!("cannot follow {} since {since}: {reason}", self.url))
+    }
+}

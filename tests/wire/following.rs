@@ -1,0 +1,342 @@
+//! `--follow`: a service has the list of another one. What that other one may be instead is in
+//! `following_strangers`.
+
+use std::collections::HashMap;
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+use rustix::process::Signal;
+
+use crate::common::client::{assert_same_list, request};
+use crate::common::harness::{
+    DEADLINE, Scratch, Server, SetOnDrop, colors, eventually, run, stored, wait_until, within,
+};
+use crate::wire::durable::health;
+
+/// Longest time until `/health` says that a process is stopped, or a host is gone: 20 s of the wait
+/// and some for the answer.
+const UNSEEN_TIME: Duration = Duration::from_secs(60);
+
+pub(super) fn url(server: &Server) -> String {
+    format!("http://{}", server.address)
+}
+
+pub(super) fn follow(server: &Server, arguments: &[&str]) -> Server {
+    Server::start(&[&["--follow", &url(server)], arguments].concat())
+}
+
+/// Waits until a service has the list of another one.
+#[track_caller]
+fn wait_for_list(follower: &Server, writer: &Server) {
+    wait_until("it has the list", || follower.list() == writer.list());
+}
+
+fn status_of(server: &Server) -> (u16, String) {
+    let (status, json) = health(server);
+    (status, json["status"].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn whoever_waits_at_a_follower_of_a_follower_is_told() {
+    let scratch = Scratch::new();
+    let writer = Server::start(&[]);
+    let near = follow(&writer, &["--data", &scratch.file("near.db")]);
+    let far = follow(&near, &["--base-path", "/far"]);
+    let tag = writer.ask("GET", "/colors/red", "").field("etag").unwrap().to_owned();
+    let fields = format!("Host: localhost\r\nIf-None-Match: {tag}\r\nPrefer: wait=300\r\n");
+    let targets = [(&near, "/colors/red", "/metrics"), (&far, "/far/colors/red", "/far/metrics")];
+    let mut clients = targets.map(|(server, target, metrics)| {
+        let mut client = server.connect();
+        client.send(request("GET", target, &fields, ""));
+        let waits = |page: String| crate::common::harness::value(&page, "colors_requests_waiting");
+        let waiting = || waits(server.ask("GET", metrics, "").content);
+        wait_until("it waits, as the next follower does", || {
+            waiting() == if metrics == "/metrics" { 2.0 } else { 1.0 }
+        });
+        client
+    });
+    let color = r##"{"name":"red","value":"#dc143c"}"##;
+    writer.ask("PUT", "/colors/red", r##"{"value":"#dc143c"}"##).expect_status(200);
+    clients.iter_mut().for_each(|client| client.response().expect(200, color));
+    // a tag of one is a tag of all
+    let tags = ["/colors", "/colors/red"].map(|target| {
+        let tag = |server: &Server, base: &str| {
+            server.ask("GET", &format!("{base}{target}"), "").field("etag").unwrap().to_owned()
+        };
+        [tag(&writer, ""), tag(&near, ""), tag(&far, "/far")]
+    });
+    assert!(tags.iter().all(|[one, near, far]| one == near && one == far), "{tags:?}");
+    for (method, target) in
+        [("PUT", "/colors"), ("POST", "/colors"), ("PUT", "/colors/red"), ("DELETE", "/colors/red")]
+    {
+        let response = near.ask(method, target, "");
+        let message = format!("this is a copy, change the list at {}", url(&writer));
+        response.expect_message(405, &message);
+        response.expect_field(405, "allow", Some("GET, HEAD, OPTIONS"));
+    }
+    let (_, json) = health(&near);
+    assert_eq!((&json["follows"], &json["colors"]), (&url(&writer).into(), &148.into()));
+    assert!(json["answered"].is_string() && json["saved"].is_string(), "{json}");
+    assert_eq!(near.metric("colors_followed_up"), 1.0);
+    assert!(near.metric("colors_followed_answered_timestamp_seconds") > 1e9);
+    // a request that is held does not hold up a stop
+    let begun = Instant::now();
+    far.stop();
+    assert!(begun.elapsed() < DEADLINE / 2, "{:?}", begun.elapsed());
+}
+
+/// Changes of all kinds, one after the other, while others read two followers: each has nothing but
+/// lists that the writer had, in their order, and in the end the last.
+#[test]
+fn a_follower_has_the_lists_of_its_writer_in_their_order() {
+    let scratch = Scratch::new();
+    let writer = Server::with_seed("[]", &[]);
+    let durable = follow(&writer, &["--data", &scratch.file("copy.db")]);
+    let followers = [&durable, &follow(&durable, &[])];
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let readers = followers.map(|follower| {
+            let is_over = &is_over;
+            scope.spawn(move || {
+                let mut client = follower.connect();
+                let mut seen = Vec::new();
+                while !is_over.load(Relaxed) {
+                    seen.push(client.ask("GET", "/colors", "").content);
+                }
+                seen
+            })
+        });
+        let end = SetOnDrop(&is_over);
+        let mut random = fastrand::Rng::with_seed(7);
+        let mut client = writer.connect();
+        let mut places = HashMap::from([(writer.list(), vec![0])]);
+        for step in 1..=600 {
+            // Few names, so that there are many duplicates.
+            let name = random.u8(..6);
+            let color = format!(r#"{{"name":"{name}","value":"{step}"}}"#);
+            match random.u8(..10) {
+                0..4 => client.ask("POST", "/colors", &color),
+                4..6 => client.ask("PUT", &format!("/colors/{name}"), &color),
+                6..9 => client.ask("DELETE", &format!("/colors/{name}"), ""),
+                _ => client.ask("PUT", "/colors", &format!("[{color},{color}]")),
+            };
+            let list = client.ask("GET", "/colors", "").content;
+            places.entry(list).or_insert_with(Vec::new).push(step);
+            if step % 100 == 0 {
+                followers.iter().for_each(|follower| wait_for_list(follower, &writer));
+            }
+        }
+        drop(end);
+        for reader in readers {
+            let (mut last, mut differ) = (0, 0);
+            for list in reader.join().unwrap() {
+                let places = places.get(&list).expect("the writer had it");
+                let next = *places.iter().find(|place| **place >= last).expect("in this order");
+                differ += u32::from(next > last);
+                last = next;
+            }
+            assert!(differ > 6, "{differ} lists");
+        }
+    });
+    durable.stop();
+    assert_same_list(&stored(&scratch.file("copy.db")), &writer.list());
+}
+
+#[test]
+fn one_change_in_a_long_list_is_a_few_pages_in_the_copy() {
+    let list: Vec<_> =
+        (0..100_000).map(|number| format!(r#"{{"name":"{number}","value":"0"}}"#)).collect();
+    let writer = Server::with_seed(&format!("[{}]", list.join(",")), &[]);
+    let scratch = Scratch::new();
+    let file = scratch.file("copy.db");
+    let follower = follow(&writer, &["--data", &file]);
+    let written = || fs::metadata(format!("{file}-wal")).unwrap().len();
+    let before = written();
+    for value in ["1", "2", "3"] {
+        let color = format!(r#"{{"name":"5000","value":"{value}"}}"#);
+        writer.ask("PUT", "/colors/5000", &color).expect_content(&color);
+        wait_until("it is there", || follower.ask("GET", "/colors/5000", "").content == color);
+    }
+    // The list has 3 MB.
+    assert!(written() - before < 200_000, "{}", written() - before);
+}
+
+#[test]
+fn a_copy_outlives_its_writer_and_can_take_its_place() {
+    let (writer_scratch, _, writer) = Server::kept(r#"[{"name":"a","value":"1"}]"#);
+    let scratch = Scratch::new();
+    let file = scratch.file("copy.db");
+    let follower = follow(&writer, &["--data", &file, "--seed", "none.json"]);
+    let log = follower.log();
+    assert!(log.contains(&format!("[WARN] listening on {} (", url(&follower))), "{log}");
+    writer.ask("POST", "/colors", r#"{"name":"b","value":"2"}"#).expect_status(201);
+    wait_for_list(&follower, &writer);
+    let list = writer.list();
+    follower.stop();
+    // what others have changed meanwhile becomes the writer's again
+    let change = "UPDATE color SET value = '3'; INSERT INTO color VALUES (9, 'c', '')";
+    Connection::open(&file).unwrap().execute_batch(change).unwrap();
+    assert_ne!(stored(&file), list);
+    wait_for_list(&follow(&writer, &["--data", &file]), &writer);
+    writer.signal(Signal::KILL);
+    let (address, _) = (writer.address, writer.wait());
+    let url = format!("http://{address}");
+    // with a copy, a start does not wait
+    let follower = Server::start(&["--follow", &url, "--data", &file]);
+    assert_eq!(follower.list(), list);
+    let away = format!("cannot follow {url} since the start: connection refused");
+    wait_until("/health says so", || status_of(&follower) == (503, away.clone()));
+    assert_eq!(follower.metric("colors_followed_up"), 0.0);
+    assert_eq!(health(&follower).1["answered"], serde_json::Value::Null);
+    assert_eq!(follower.list(), list);
+    let log = follower.stop();
+    let line = format!("[INFO] follows {url}: changes are made there\n");
+    assert_eq!(log.matches(&line).count(), 1, "{log}");
+    let line = format!("[WARN] cannot follow {url}: connection refused\n");
+    assert_eq!(log.matches(&line).count(), 1, "{log}");
+    // the failover
+    let writer = Server::start(&["--data", &file]);
+    writer.ask("DELETE", "/colors/a", "").expect_status(200);
+    wait_for_list(&follow(&writer, &[]), &writer);
+    drop(writer_scratch);
+}
+
+#[test]
+fn a_writer_that_is_killed_is_noticed_and_followed_again_when_it_comes_back() {
+    let (_scratch, file, writer) = Server::kept("[]");
+    let followers = [follow(&writer, &[]), follow(&writer, &[])];
+    let url = url(&writer);
+    let address = writer.address.to_string();
+    let back = || Server::start(&["--listen", &address, "--data", &file]);
+    // One of them is stopped, and sees nothing of it.
+    followers[0].pause();
+    writer.signal(Signal::KILL);
+    writer.wait();
+    let fault = eventually("/health says so", || {
+        let (status, fault) = status_of(&followers[1]);
+        (status == 503).then_some(fault)
+    });
+    assert!(fault.starts_with(&format!("cannot follow {url} since 20")), "{fault}");
+    assert!(fault.ends_with(": connection refused"), "{fault}");
+    let writer = back();
+    writer.ask("POST", "/colors", r#"{"name":"a","value":"1"}"#).expect_status(201);
+    followers[0].signal(Signal::CONT);
+    for follower in &followers {
+        wait_for_list(follower, &writer);
+        wait_until("/health says so", || status_of(follower) == (200, "ok".to_owned()));
+    }
+    let log = followers[1].log();
+    assert!(log.contains(&format!("[INFO] {url} is followed again\n")), "{log}");
+}
+
+#[test]
+fn a_writer_that_is_stopped_is_noticed_when_the_wait_is_over() {
+    let writer = Server::start(&[]);
+    let follower = follow(&writer, &[]);
+    wait_until("it waits", || writer.metric("colors_requests_waiting") == 1.0);
+    writer.pause();
+    let fault = within(UNSEEN_TIME, || {
+        let (status, fault) = status_of(&follower);
+        (status == 503).then_some(fault)
+    });
+    let fault = fault.expect("/health says so");
+    assert!(fault.ends_with(": it does not answer in time"), "{fault}");
+    assert_eq!(follower.ask("GET", "/colors/red", "").status, 200);
+    writer.signal(Signal::CONT);
+    wait_until("it is followed again", || status_of(&follower).0 == 200);
+    writer.ask("DELETE", "/colors/red", "").expect_status(200);
+    wait_for_list(&follower, &writer);
+}
+
+#[test]
+fn a_start_without_a_copy_needs_an_answer() {
+    let scratch = Scratch::new();
+    let file = scratch.file("copy.db");
+    let address = Server::start(&[]).address.to_string();
+    let url = format!("http://{address}");
+    let data = ["--data", &file];
+    thread::scope(|scope| {
+        for mode in [&["--check"][..], &data, &[]] {
+            let (url, address) = (&url, &address);
+            // Following itself is the same: it does not listen yet.
+            scope.spawn(move || {
+                let begun = Instant::now();
+                let arguments = [&["--listen", address, "--follow", url], mode].concat();
+                let (code, printed, log) = run(&mut colors(&arguments));
+                assert_eq!(
+                    (code, printed.as_str(), log.lines().count()),
+                    (Some(1), "", 1),
+                    "{log}"
+                );
+                let error = format!(
+                    "[ERROR] cannot follow {url}: connection refused; start the service there, or \
+                     name another with --follow\n"
+                );
+                assert!(log.ends_with(&error), "{log}");
+                assert!((6..40).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+            });
+        }
+    });
+    assert_eq!(scratch.names(), [""; 0]);
+}
+
+/// A service that follows itself, or a circle of followers, has nobody who changes the list.
+#[test]
+fn a_service_that_follows_itself_keeps_its_list() {
+    let (_scratch, file, first) = Server::kept(r#"[{"name":"a","value":"1"}]"#);
+    let list = first.list();
+    let address = first.address.to_string();
+    first.stop();
+    let url = format!("http://{address}");
+    let server = Server::start(&[
+        "--listen",
+        &address,
+        "--listen",
+        "127.0.0.1:0",
+        "--data",
+        &file,
+        "--follow",
+        &url,
+    ]);
+    wait_until("it waits for itself", || server.metric("colors_requests_waiting") == 1.0);
+    assert_eq!((server.list(), status_of(&server)), (list, (200, "ok".to_owned())));
+    server.ask("DELETE", "/colors/a", "").expect_status(405);
+    server.stop();
+}
+
+#[test]
+fn a_token_can_be_given_and_changed_while_it_runs() {
+    let scratch = Scratch::new();
+    let tokens = scratch.write_tokens("abcdefgh01234567\nmirror abcdefgh01234568\n");
+    let writer = Server::start(&["--token-file", &tokens, "--private", "--access-log"]);
+    let token = scratch.write("token", "# of the writer\nmirror abcdefgh01234568\n");
+    let copy = scratch.file("copy.db");
+    let arguments = ["--follow-token-file", &token, "--data", &copy];
+    let follower = follow(&writer, &arguments);
+    // a follower has its own tokens, or none
+    assert_eq!(follower.ask("GET", "/colors/red", "").status, 200);
+    writer.log_when("the token's name is logged", |log| log.contains(" mirror"));
+    for (content, reason) in [
+        ("abcdefgh01234569", "it answers 401, name a file with a token for it with"),
+        ("abcdefgh01234567\nabcdefgh01234568", "cannot use the token file"),
+        ("", "cannot use the token file"),
+    ] {
+        fs::write(&token, content).unwrap();
+        let expected = format!("[WARN] cannot follow {}: {reason}", url(&writer));
+        let count = || follower.log().matches(&expected).count();
+        let before = count();
+        // A request that waits is answered, and the next one has the other token.
+        let value = format!(r#"{{"value":"{}"}}"#, content.len());
+        let fields = "Authorization: Bearer abcdefgh01234567\r\n";
+        writer.ask_with("PUT", "/colors/red", fields, &value).expect_status(200);
+        wait_until("it is said", || count() > before);
+        fs::write(&token, "abcdefgh01234567").unwrap();
+        wait_until("the change is there", || {
+            let color = follower.ask("GET", "/colors/red", "").content;
+            color == writer.ask_with("GET", "/colors/red", fields, "").content
+        });
+    }
+}

@@ -1,0 +1,227 @@
+//! `--follow` where the other end is no service, or one that misbehaves: whatever comes, and however
+//! slowly, changes nothing, and is said.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+
+use crate::common::harness::{Scratch, Server, wait_until, within};
+use crate::wire::durable::health;
+
+const LIST: &str = r#"{"data":[{"name":"a","value":"1"}]}"#;
+
+/// Longest time until a bad answer is given up, the start of other tests included.
+const UNSEEN_TIME: Duration = Duration::from_secs(90);
+
+/// Listens, and has `answer` answer each request, whatever that asks for, on a thread of its own
+/// until the test process ends. Gives the address and the number of requests.
+fn listen(
+    answer: impl Fn(&mut TcpStream) -> std::io::Result<()> + Send + Sync + 'static,
+) -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let requests = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&requests);
+    let answer = Arc::new(answer);
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, answer, count) =
+                (stream.unwrap(), Arc::clone(&answer), Arc::clone(&count));
+            thread::spawn(move || {
+                while read_head(&mut stream) {
+                    count.fetch_add(1, Relaxed);
+                    // The follower has closed the connection.
+                    if answer(&mut stream).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    (address, requests)
+}
+
+/// Reads the head of a request; false if the connection ends before.
+fn read_head(stream: &mut TcpStream) -> bool {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        if !stream.read(&mut byte).is_ok_and(|length| length == 1) {
+            return false;
+        }
+        head.extend(byte);
+    }
+    true
+}
+
+/// A response with this status line, these fields and this content.
+fn response(status: &str, fields: &str, content: &str) -> String {
+    let length = content.len();
+    format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n{fields}\r\n{content}")
+}
+
+/// Sends the same bytes again and again, with a pause between.
+fn repeat(stream: &mut TcpStream, bytes: &[u8], pause: Duration) -> std::io::Result<()> {
+    loop {
+        stream.write_all(bytes)?;
+        thread::park_timeout(pause);
+    }
+}
+
+/// What answers a request.
+type Answer = Box<dyn Fn(&mut TcpStream) -> std::io::Result<()> + Send + Sync>;
+
+/// An answer that is always the same, after which the connection ends if `closes`.
+fn sends(text: String, closes: bool) -> Answer {
+    Box::new(move |stream| {
+        stream.write_all(text.as_bytes())?;
+        if closes { stream.shutdown(std::net::Shutdown::Both) } else { Ok(()) }
+    })
+}
+
+/// How the reason begins that is said, and the answer.
+fn misbehaving() -> Vec<(&'static str, Answer)> {
+    let no_list = "its answer is no list of colors: ";
+    let drip = Duration::from_millis(200);
+    let fast = Duration::ZERO;
+    let late = "it does not answer in time";
+    let long = "its list is longer than 64 MiB";
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let elsewhere = response("301 Moved", "Location: /list\r\n", LIST);
+    vec![
+        (no_list, sends(response("200 OK", "", r#"{"data":7}"#), false)),
+        (no_list, sends(response("200 OK", "", r#"{"data":[{"name":"a"}]}"#), false)),
+        (
+            no_list,
+            sends(response("200 OK", "Content-Type: text/html\r\n", "<!doctype html>"), false),
+        ),
+        (no_list, sends(response("200 OK", "", ""), false)),
+        // a Content-Length that is too short, and one that is too long
+        (no_list, sends(format!("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{LIST}"), true)),
+        ("", sends(format!("HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{LIST}"), true)),
+        (no_list, sends(format!("HTTP/1.1 200 OK\r\n\r\n{}", &LIST[..20]), true)),
+        ("", sends(format!("{chunked}5\r\n{{\"dat"), true)),
+        ("", sends("HTTP/1.1 200 OK\r\nContent-".to_owned(), true)),
+        ("", sends("nonsense\r\n\r\n".to_owned(), true)),
+        ("", sends(response("200 OK", &format!("X: {}\r\n", "x".repeat(100_000)), LIST), true)),
+        ("it answers 301, and not with", sends(elsewhere, false)),
+        ("it answers 401, name a file", sends(response("401 No", "", ""), false)),
+        ("it answers 404, and not with", sends(response("404 No", "", LIST), false)),
+        ("it answers 500, and not with", sends(response("500 No", "", LIST), false)),
+        (
+            late,
+            Box::new(|_| {
+                loop {
+                    thread::park()
+                }
+            }),
+        ),
+        (
+            late,
+            Box::new(move |stream| {
+                stream.write_all(b"HTTP/1.1 200 OK\r\n")?;
+                repeat(stream, b"X: y\r\n", drip)
+            }),
+        ),
+        (late, Box::new(move |stream| repeat(stream, b"HTTP/1.1 100 Continue\r\n\r\n", drip))),
+        (
+            late,
+            Box::new(move |stream| {
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n")?;
+                repeat(stream, b" ", drip)
+            }),
+        ),
+        (
+            long,
+            Box::new(move |stream| {
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 999999999\r\n\r\n")?;
+                repeat(stream, &[b' '; 64 * 1024], fast)
+            }),
+        ),
+        (
+            long,
+            Box::new(move |stream| {
+                stream.write_all(chunked.as_bytes())?;
+                let chunk = format!("10000\r\n{}\r\n", " ".repeat(65536));
+                repeat(stream, chunk.as_bytes(), fast)
+            }),
+        ),
+    ]
+}
+
+#[test]
+fn what_is_no_list_changes_nothing_and_is_said_once() {
+    let scratch = Scratch::new();
+    let seed = Server::with_data(LIST, &scratch.file("seed.db"), &[]);
+    seed.stop();
+    thread::scope(|scope| {
+        for (number, (reason, answer)) in misbehaving().into_iter().enumerate() {
+            let file = scratch.file(&format!("{number}.db"));
+            std::fs::copy(scratch.file("seed.db"), &file).unwrap();
+            scope.spawn(move || {
+                let (address, _) = listen(answer);
+                let url = format!("http://{address}");
+                let follower = Server::start(&["--follow", &url, "--data", &file]);
+                let fault = within(UNSEEN_TIME, || {
+                    let (status, json) = health(&follower);
+                    (status == 503).then(|| json["status"].as_str().unwrap().to_owned())
+                });
+                let fault = fault.expect("/health says so");
+                let expected = format!("cannot follow {url} since the start: {reason}");
+                assert!(fault.starts_with(&expected), "{fault} for {expected}");
+                assert_eq!(follower.list(), LIST);
+                let memory = follower.proc_status("VmHWM");
+                assert!(memory < 300 * 1024, "{memory} KiB for {expected}");
+                let log = follower.stop();
+                assert_eq!(log.matches("[WARN] cannot follow ").count(), 1, "{log}");
+            });
+        }
+    });
+}
+
+#[test]
+fn a_list_may_come_in_chunks_or_up_to_the_end_of_the_connection() {
+    let chunks =
+        format!("{:x}\r\n{}\r\n1\r\n{}\r\n0\r\n\r\n", LIST.len() - 1, &LIST[..LIST.len() - 1], "}");
+    for (head, content) in [("Transfer-Encoding: chunked\r\n", &*chunks), ("", LIST)] {
+        let (address, _) = listen(sends(format!("HTTP/1.1 200 OK\r\n{head}\r\n{content}"), true));
+        let follower = Server::start(&["--follow", &format!("http://{address}")]);
+        assert_eq!(follower.list(), LIST);
+    }
+}
+
+/// Each of these answers is fine, and comes at once, though the follower would rather wait.
+#[test]
+fn answers_that_change_nothing_are_not_asked_for_all_the_time() {
+    let fields = "Connection: keep-alive\r\n";
+    for second in [response("304 Not Modified", fields, ""), response("200 OK", fields, LIST)] {
+        let asked = AtomicUsize::new(0);
+        let (address, requests) = listen(move |stream| {
+            let first = asked.fetch_add(1, Relaxed) == 0;
+            let answer = if first { response("200 OK", "", LIST) } else { second.clone() };
+            stream.write_all(answer.as_bytes())
+        });
+        let follower = Server::start(&["--follow", &format!("http://{address}")]);
+        wait_until("it has asked some times", || requests.load(Relaxed) >= 5);
+        follower.connect().expect_nothing_for(Duration::from_secs(3));
+        let requests = requests.load(Relaxed);
+        assert!(requests < 20, "{requests}");
+        assert_eq!((health(&follower).0, follower.list()), (200, LIST.to_owned()));
+    }
+}
+
+#[test]
+fn a_proxy_in_the_environment_is_not_asked() {
+    let (proxy, requests) = listen(sends(response("200 OK", "", "[]"), false));
+    let writer = Server::start(&[]);
+    let mut command = crate::common::harness::colors(&["--listen", "127.0.0.1:0", "--follow"]);
+    command.arg(format!("http://{}", writer.address));
+    for name in ["http_proxy", "HTTP_PROXY", "ALL_PROXY", "all_proxy"] {
+        command.env(name, format!("http://{proxy}"));
+    }
+    assert_eq!(Server::spawn(command).list(), writer.list());
+    assert_eq!(requests.load(Relaxed), 0);
+}
