@@ -29,7 +29,6 @@ impl ParsedRequest {
     pub fn field(&self, name: &str) -> Option<&[u8]> {
         let fields = self.0.fields();
         let text = match name {
-            "authorization" => return fields.authorization.as_ref().map(|value| &*value.0),
             "origin" => &fields.origin,
             "sec-fetch-site" => &fields.sec_fetch_site,
             _ => panic!("the value of {name} is not kept"),

@@ -46,6 +46,4 @@ fn compare(request: &ParsedRequest, expected: &PlainRequest) {
         let joined = (!values.is_empty()).then_some(&joined[..]);
         assert_eq!(request.field(name), joined, "{name}");
     }
-    let credentials = expected.values("authorization").first().copied();
-    assert_eq!(request.field("authorization"), credentials);
 }

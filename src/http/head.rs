@@ -189,9 +189,8 @@ impl<'a> FieldLines<'a> {
             // RFC 9110 §11.6.2: the field is no list. If the service took one of two, a proxy might
             // have checked the other.
             _ if is("authorization") => {
-                let credentials = Credentials(value.into());
                 let field = &mut self.rare().authorization;
-                once(field, credentials, ProtocolError::Authorization)?;
+                once(field, Credentials::parse(value), ProtocolError::Authorization)?;
             }
             // Each proxy appends the address of its client, which may have sent the addresses
             // before that.
@@ -355,12 +354,9 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_given_once_and_not_shown_for_debugging() {
-        let given = fields("authorization: Bearer x\r\n").unwrap().authorization.unwrap();
-        assert_eq!(
-            (&given.0[..], format!("{given:?}").as_str()),
-            (&b"Bearer x"[..], "Credentials(..)")
-        );
+    fn credentials_are_given_once() {
+        let once = fields("authorization: Bearer x\r\n").unwrap();
+        assert_eq!(once.authorization, Some(Credentials::Bearer(blake3::hash(b"x"))));
         let twice = "Authorization: Bearer x\r\nAuthorization: Bearer x\r\n";
         assert_eq!(
             fields(twice).unwrap_err().to_string(),

@@ -1,6 +1,5 @@
 //! A request as a value, in the terms of RFC 9110.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::LazyLock;
 
@@ -78,13 +77,30 @@ impl RequestHost {
 
 static NO_FIELDS: LazyLock<Fields> = LazyLock::new(Fields::default);
 
-/// The value of Authorization (RFC 9110 §11.6.2); its `Debug` hides it from logs.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Credentials(pub(crate) Box<[u8]>);
+/// The value of Authorization (RFC 9110 §11.6.2). Of a token only the hash is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Credentials {
+    /// The hash of a token (RFC 6750 §2.1).
+    Bearer(blake3::Hash),
+    /// Several words after Bearer: no token has white space.
+    SeveralWords,
+    /// No token, or another scheme than Bearer.
+    Other,
+}
 
-impl fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Credentials(..)")
+impl Credentials {
+    /// The scheme may be in any case (RFC 9110 §11.4).
+    pub(crate) fn parse(value: &[u8]) -> Self {
+        match value.split_at_checked(b"Bearer ".len()) {
+            Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"Bearer ") => {
+                match token.trim_ascii() {
+                    b"" => Self::Other,
+                    token if token.contains(&b' ') || token.contains(&b'\t') => Self::SeveralWords,
+                    token => Self::Bearer(blake3::hash(token)),
+                }
+            }
+            _ => Self::Other,
+        }
     }
 }
 

@@ -94,6 +94,8 @@ pub(crate) enum Challenge {
     /// When the request has no credentials, or those of another scheme than Bearer.
     NoToken,
     InvalidToken,
+    /// When a token comes with its name, or with anything else.
+    SeveralWords,
 }
 
 /// The connection fields of a response after which the connection closes, with CR LF before each.
@@ -202,7 +204,9 @@ impl Challenge {
             // RFC 6750 §3.1: no error code when the request has no credentials, or those of another
             // scheme.
             Self::NoToken => r#"Bearer realm="colors""#,
-            Self::InvalidToken => r#"Bearer realm="colors", error="invalid_token""#,
+            Self::InvalidToken | Self::SeveralWords => {
+                r#"Bearer realm="colors", error="invalid_token""#
+            }
         }
     }
 
@@ -210,6 +214,7 @@ impl Challenge {
         match self {
             Self::NoToken => "this needs a token, sent as Authorization: Bearer TOKEN",
             Self::InvalidToken => "the token is not valid",
+            Self::SeveralWords => "a token has no white space, send it without its name",
         }
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn log(service: &Service, exchange: &Exchange<'_>) {
     let client = || client(peer, request.and_then(|request| request.fields().forwarded_for));
     let status = response.status.code();
     let detail = &response.log_detail;
-    if response.challenge == Some(Challenge::InvalidToken) {
+    if matches!(response.challenge, Some(Challenge::InvalidToken | Challenge::SeveralWords)) {
         logging::WRONG_TOKENS.log(format_args!("a wrong token from {}", client()));
     } else if response.status == StatusCode::Forbidden {
         logging::FORBIDDEN.log(format_args!("{detail}"));

@@ -25,7 +25,7 @@ fn with_token(private: bool, read_only: bool) -> Service {
 fn ask_with(service: &Service, method: Method, target: &str, token: &str) -> Response {
     let fields = Fields {
         authorization: (!token.is_empty())
-            .then(|| Credentials(format!("Bearer {token}").into_bytes().into())),
+            .then(|| Credentials::parse(format!("Bearer {token}").as_bytes())),
         conditions: match method {
             Method::Get | Method::Head => ParsedConditions::default(),
             _ => ParsedConditions::parse(false, Some("\"x\""), None),
