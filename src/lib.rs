@@ -311,6 +311,9 @@ fn log_advice(
 fn check(options: &Options) -> Result<(), Failure> {
     let colors = load::check(options)?;
     load_tokens(options)?;
+    for endpoint in &options.listen {
+        server::check(endpoint).map_err(|error| Failure::Listen(endpoint.to_string(), error))?;
+    }
     options.warnings.iter().for_each(|warning| log::warn!("{warning}"));
     writeln!(io::stdout(), "the options are fine: {colors}").map_err(Failure::Output)
 }

@@ -196,7 +196,7 @@ fn read_seed(options: &Options) -> Result<(Colors, String), Failure> {
         None => ("the built-in seed".to_owned(), Ok(BUILT_IN.to_vec())),
         Some(file) => (file.display().to_string(), fs::read(file)),
     };
-    match content.map(|content| json::from_list(&content)) {
+    match content.map(|content| json::from_file(&content)) {
         Ok(Ok(colors)) => Ok((colors, name)),
         Ok(Err(error)) => Err(Failure::Malformed(name, error)),
         Err(error) => Err(Failure::SeedUnreadable(name, error)),

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use clap::builder::{BoolishValueParser, PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{
@@ -35,8 +35,9 @@ const BACKUP_VARIABLES: [&str; 1] = ["COLORS_BACKUPS"];
 #[command(version = env!("BUILD_VERSION"), max_term_width = 100, after_help = ENVIRONMENT)]
 #[command(mut_args = with_kind)]
 pub(crate) struct Options {
-    /// Address, port, or unix:PATH; repeatable
+    /// Same as --port; or unix:PATH; repeatable
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080", value_delimiter = ',')]
+    #[arg(alias = "port")]
     pub(crate) listen: Vec<Endpoint>,
 
     /// Permissions of a unix socket's file, octal
@@ -81,7 +82,7 @@ pub(crate) struct Options {
     pub(crate) keep_alive: Duration,
 
     /// Allow only reads: clients change nothing
-    #[arg(long, value_name = "BOOL", value_parser = BoolishValueParser::new())]
+    #[arg(long, value_name = "BOOL", value_parser = bool_parser())]
     pub(crate) read_only: bool,
 
     /// Changes need a bearer token of this file; read again on SIGHUP
@@ -89,7 +90,7 @@ pub(crate) struct Options {
     pub(crate) token_file: Option<PathBuf>,
 
     /// Reads of colors and metrics need a token, too
-    #[arg(long, value_name = "BOOL", value_parser = BoolishValueParser::new())]
+    #[arg(long, value_name = "BOOL", value_parser = bool_parser())]
     pub(crate) private: bool,
 
     /// Let the web pages of this origin use it; repeatable
@@ -106,7 +107,7 @@ pub(crate) struct Options {
     pub(crate) log_level: LevelFilter,
 
     /// Log every request, or =changes: those that changed the list
-    #[arg(long, value_name = "WHICH", ignore_case = true)]
+    #[arg(long, value_name = "WHICH")]
     pub(crate) access_log: AccessLog,
 
     /// Check options and files; listens nowhere, changes no list
@@ -178,7 +179,7 @@ impl Options {
     }
 
     pub(crate) fn worker_count(&self) -> usize {
-        // At least two workers, so that one long answer does not delay all other clients.
+        // At least two: while one makes an answer that is only just not long, the other serves.
         let of_system = || available_parallelism().map_or(2, |count| count.get().clamp(2, 256));
         self.workers.unwrap_or_else(of_system)
     }
@@ -218,6 +219,7 @@ fn with_kind(arg: Arg) -> Arg {
             .action(ArgAction::Set)
             .num_args(0..=1)
             .require_equals(true)
+            .ignore_case(true)
             .required(false)
             .default_value("false")
             .default_missing_value("true")
@@ -257,12 +259,28 @@ fn warnings(command: &Command) -> Vec<String> {
         if value.is_empty() {
             warnings.push(format!("the variable {name} is empty, which is the same as not set"));
         } else if !known.iter().any(|known| known == name) {
-            warnings.push(format!("the variable {name} is unknown and does nothing"));
+            let tip = meant(command, name).map(|meant| format!("; did you mean {meant}?"));
+            let tip = tip.unwrap_or_default();
+            warnings.push(format!("the variable {name} is unknown and does nothing{tip}"));
         }
     }
     // The environment has no fixed order.
     warnings.sort_unstable();
     warnings
+}
+
+/// The variable that was probably meant by an unknown one: that of the option which clap suggests.
+fn meant(command: &Command, name: &str) -> Option<String> {
+    let option = option(&name.strip_prefix(PREFIX)?.to_ascii_lowercase());
+    let parsed = command.clone().try_get_matches_from(["colors", &option]);
+    let suggested =
+        parsed.err().and_then(|error| Some(error.get(ContextKind::SuggestedArg)?.to_string()));
+    let suggested = suggested.unwrap_or(option);
+    let has_name = |arg: &&Arg| {
+        let aliases = arg.get_all_aliases().unwrap_or_default();
+        arg.get_long().into_iter().chain(aliases).any(|name| suggested == format!("--{name}"))
+    };
+    command.get_arguments().find(has_name).and_then(variable_of)
 }
 
 fn option(id: &str) -> String {
@@ -276,6 +294,13 @@ fn variable(id: &str) -> String {
 /// The variable of an option, unless that has no value: `--check`, `--dump`, `--help`, `--version`.
 fn variable_of(arg: &Arg) -> Option<String> {
     arg.get_action().takes_values().then(|| variable(arg.get_id().as_str()))
+}
+
+fn bool_parser() -> impl TypedValueParser<Value = bool> {
+    // The words that clap takes for a boolean. Its own parser does not say which.
+    let yes = PossibleValue::new("true").aliases(["yes", "on", "1", "y", "t"]);
+    let no = PossibleValue::new("false").aliases(["no", "off", "0", "n", "f"]);
+    PossibleValuesParser::new([yes.clone(), no]).map(move |word| yes.matches(&word, true))
 }
 
 fn level_parser() -> impl TypedValueParser<Value = LevelFilter> {

@@ -6,7 +6,7 @@
 //! | thread | does | may wait for |
 //! |---|---|---|
 //! | main | accepts connections, takes signals, reads tokens, sends heartbeats | poll(2); at the start for FILE, at the stop for connections and the writer |
-//! | workers, one for each processor and at least two | receive, answer and send | epoll_wait(2) |
+//! | workers, `--workers`: if not given, one for each processor and at least two | receive, answer and send | epoll_wait(2) |
 //! | one more of their pool | answers that take long, one after the other; frees long lists | a writer that makes the same JSON |
 //! | writer | all that `store` does on disk | the disk, locks of other programs, its channel |
 //! | log | writes log lines | standard error |
@@ -92,7 +92,7 @@ use connection::{Connection, Event};
 use inbox::{Inbox, Mail};
 use limits::{Quota, spare_connections};
 pub(crate) use limits::{connections_max, control_group_limit, memory_max, raise_descriptor_limit};
-pub(crate) use listen::{Endpoint, Listener, clash, inherited, listen};
+pub(crate) use listen::{Endpoint, Listener, check, clash, inherited, listen};
 use worker::Worker;
 
 use crate::http::keep_alive_fields;

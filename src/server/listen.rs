@@ -15,7 +15,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use listenfd::ListenFd;
-use rustix::fs::Mode;
+use rustix::fs::{Access, Mode};
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
@@ -191,6 +191,15 @@ pub(crate) fn listen(
     }
 }
 
+/// Fails where [`listen`] would because of what is at the path of a unix socket, or above it.
+/// Changes nothing.
+pub(crate) fn check(endpoint: &Endpoint) -> io::Result<()> {
+    let Endpoint::Unix(path) = endpoint else { return Ok(()) };
+    let directory = directory_of(path).join(".");
+    rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK)?;
+    is_socket(path).map(drop)
+}
+
 /// The listening sockets from the service manager (sd_listen_fds(3)). Call it before there are
 /// threads, because it changes the environment.
 pub(crate) fn inherited(user_timeout: Duration) -> io::Result<Vec<Listener>> {
@@ -278,11 +287,15 @@ impl Drop for SocketFile {
     }
 }
 
+fn directory_of(path: &Path) -> &Path {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    directory.unwrap_or(Path::new("."))
+}
+
 /// Locks the directory of a path against other starts. `None` if it cannot be locked, or another
 /// program keeps it locked: then two starts at the same moment may both find one stale file.
 fn lock_directory_of(path: &Path) -> Option<File> {
-    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
-    let directory = File::open(directory.unwrap_or(Path::new("."))).ok()?;
+    let directory = File::open(directory_of(path)).ok()?;
     let begun = Instant::now();
     while directory.try_lock().is_err() {
         if begun.elapsed() > DIRECTORY_TIME {
@@ -296,9 +309,8 @@ fn lock_directory_of(path: &Path) -> Option<File> {
 /// Removes a socket file to which no socket is bound any more. Fails if one is, or if the file is
 /// no socket.
 fn remove_stale(path: &Path, address: &SockAddr) -> io::Result<()> {
-    let Ok(file) = fs::symlink_metadata(path) else { return Ok(()) };
-    if !file.file_type().is_socket() {
-        return Err(io::Error::other("there is a file that is no socket"));
+    if !is_socket(path)? {
+        return Ok(());
     }
     // A datagram socket gets EPROTOTYPE where there is a stream socket (connect(2)), whether that
     // listens already or is about to.
@@ -306,6 +318,15 @@ fn remove_stale(path: &Path, address: &SockAddr) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
         Err(error) if Errno::from_io_error(&error) != Some(Errno::PROTOTYPE) => Err(error),
         _ => Err(io::ErrorKind::AddrInUse.into()),
+    }
+}
+
+/// Whether there is a socket file. Fails if there is another one.
+fn is_socket(path: &Path) -> io::Result<bool> {
+    match fs::symlink_metadata(path) {
+        Ok(file) if file.file_type().is_socket() => Ok(true),
+        Ok(_) => Err(io::Error::other("there is a file that is no socket")),
+        Err(_) => Ok(false),
     }
 }
 

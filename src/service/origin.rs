@@ -110,6 +110,9 @@ fn given(field: &Option<String>) -> Option<&str> {
 /// Parses an origin of `--allow-origin`: scheme, `://`, host and port as a browser spells them,
 /// which leaves out the default port (RFC 6454 §6.2).
 pub(crate) fn parse_origin(text: &str) -> Result<String, String> {
+    if text.contains('*') {
+        return Err("there is no wildcard: give each origin, as in https://example.org".to_owned());
+    }
     let host = match text.split_once("://") {
         Some(("http", host)) if !host.ends_with(":80") => host,
         Some(("https", host)) if !host.ends_with(":443") => host,

@@ -207,6 +207,7 @@ fn options_take_only_what_could_match() {
         "https://a:443",
         "http://[::1]:80",
         "https://[A::]",
+        "https://*.example.org",
     ] {
         assert!(parse_origin(bad).is_err(), "{bad:?}");
     }

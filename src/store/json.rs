@@ -17,6 +17,9 @@ const COLOR_FORM: &str = r##"an object, as in {"name":"red","value":"#f00"}"##;
 const LIST_FORMS: &str = "an array of colors, as in [{\"name\":\"red\",\"value\":\"#f00\"}], \
                           or an object with it as \"data\"";
 
+/// What a message tells whoever sent the content of a request.
+const SEND: &str = "send";
+
 /// Most characters of an error message up to the end of the wrong value that it quotes.
 const QUOTED_CHARS_MAX: usize = 100;
 
@@ -84,7 +87,7 @@ pub(crate) fn from_create(content: &[u8]) -> Result<Color, JsonError> {
             "there is no content, send an object with the strings \"name\" and \"value\"",
         ));
     }
-    parse(content, COLOR_FORM)
+    parse(content, SEND, COLOR_FORM)
 }
 
 /// Reads the content of an update: an object whose optional string `value` is the new value; `name`
@@ -101,9 +104,9 @@ pub(crate) fn from_update(content: &[u8]) -> Result<Option<String>, JsonError> {
         return Ok(None);
     }
     match first_byte(content) {
-        Some(b'{') => parse::<Update>(content, COLOR_FORM).map(|update| update.value),
+        Some(b'{') => parse::<Update>(content, SEND, COLOR_FORM).map(|update| update.value),
         // Not an object: refused with the message that a create has.
-        _ => parse::<Color>(content, COLOR_FORM).map(|_| None),
+        _ => parse::<Color>(content, SEND, COLOR_FORM).map(|_| None),
     }
 }
 
@@ -128,29 +131,45 @@ fn not_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>
 
 /// Reads a list: an array of colors, or the envelope `{"data":[...]}` that `GET /colors` answers.
 pub(crate) fn from_list(content: &[u8]) -> Result<Colors, JsonError> {
+    list(content, SEND)
+}
+
+/// Reads a file with a list.
+pub(crate) fn from_file(content: &[u8]) -> Result<Colors, JsonError> {
+    match first_byte(content) {
+        Some(_) => list(content, "the file needs"),
+        None => Err(JsonError::without_place(format!("the file is empty; it needs {LIST_FORMS}"))),
+    }
+}
+
+fn list(content: &[u8], needs: &str) -> Result<Colors, JsonError> {
     #[derive(Deserialize)]
     struct Envelope {
         data: Option<Colors>,
     }
     let list = match first_byte(content) {
-        Some(b'{') => parse::<Envelope>(content, LIST_FORMS)?.data,
-        _ => Some(parse(content, LIST_FORMS)?),
+        Some(b'{') => parse::<Envelope>(content, needs, LIST_FORMS)?.data,
+        _ => Some(parse(content, needs, LIST_FORMS)?),
     };
     list.ok_or_else(|| {
-        JsonError::without_place(format!("this is no list of colors; send {LIST_FORMS}"))
+        JsonError::without_place(format!("this is no list of colors; {needs} {LIST_FORMS}"))
     })
 }
 
-/// Parses JSON. `form` is for the message about content that is not JSON, such as CSV. The message
-/// of the parser would not help there.
-fn parse<'a, T: Deserialize<'a>>(content: &'a [u8], form: &str) -> Result<T, JsonError> {
+/// Parses JSON. `needs` and `form` are for the message about content that is not JSON, such as CSV.
+/// The message of the parser would not help there.
+fn parse<'a, T: Deserialize<'a>>(
+    content: &'a [u8],
+    needs: &str,
+    form: &str,
+) -> Result<T, JsonError> {
     let text = text(content)?;
     serde_json::from_str(text).map_err(|error| match first_byte(content) {
         Some(b'{' | b'[') => error.into(),
         // It is JSON, but neither an object nor an array.
         _ if serde_json::from_str::<IgnoredAny>(text).is_ok() => error.into(),
         _ => JsonError::without_place(format!(
-            "this is not JSON; send JSON, without a byte order mark: {form}"
+            "this is not JSON; {needs} JSON, without a byte order mark: {form}"
         )),
     })
 }

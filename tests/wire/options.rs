@@ -91,6 +91,8 @@ fn an_unknown_variable_is_a_warning() {
         &[],
         &[
             ("COLORS_READONLY", "true"),
+            ("COLORS_LISTN", "80"),
+            ("COLORS_PORT", "80"),
             ("COLORS_XYZZY", "1"),
             ("COLORS_CHECK", "true"),
             // that of the backup beside those of the service is known
@@ -99,13 +101,16 @@ fn an_unknown_variable_is_a_warning() {
     );
     let log = server.stop();
     for expected in [
-        "[WARN] the variable COLORS_READONLY is unknown and does nothing",
+        "[WARN] the variable COLORS_READONLY is unknown and does nothing; did you mean \
+         COLORS_READ_ONLY?",
+        "[WARN] the variable COLORS_LISTN is unknown and does nothing; did you mean COLORS_LISTEN?",
+        "[WARN] the variable COLORS_PORT is unknown and does nothing; did you mean COLORS_LISTEN?",
         "[WARN] the variable COLORS_XYZZY is unknown and does nothing",
         "[WARN] the variable COLORS_CHECK is unknown and does nothing",
     ] {
         assert!(log.lines().any(|line| line.ends_with(expected)), "{log}");
     }
-    assert_eq!(log.matches("WARN").count(), 3, "{log}");
+    assert_eq!(log.matches("WARN").count(), 5, "{log}");
     assert!(log.lines().next().unwrap().contains("listening on"), "{log}");
 }
 
@@ -160,6 +165,47 @@ fn check_says_in_one_line_whether_options_and_files_are_fine() {
 }
 
 #[test]
+fn a_seed_that_is_no_list_is_spoken_of_as_a_file() {
+    let scratch = Scratch::new();
+    let forms = r##"an array of colors, as in [{"name":"red","value":"#f00"}], or an object with it as "data""##;
+    for (content, expected) in [
+        ("", format!("the file is empty; it needs {forms}")),
+        (" \n", format!("the file is empty; it needs {forms}")),
+        (
+            "a,b",
+            format!("this is not JSON; the file needs JSON, without a byte order mark: {forms}"),
+        ),
+        ("{}", format!("this is no list of colors; the file needs {forms}")),
+    ] {
+        let seed = scratch.write("seed.json", content);
+        let (code, out, log) = run(&["--check", "--seed", &seed], &[]);
+        assert_eq!((code, out.as_str()), (Some(1), ""), "{log}");
+        assert!(log.ends_with(&format!("[ERROR] {seed}: {expected}\n")), "{log}");
+    }
+}
+
+#[test]
+fn check_refuses_a_path_of_a_unix_socket_as_a_start_does() {
+    let scratch = Scratch::new();
+    let file = scratch.write("file", "");
+    for path in [&scratch.file("."), &file, &scratch.file("missing/s"), &format!("{file}/s")] {
+        let listen = format!("unix:{path}");
+        let [start, check] = [&[][..], &["--check"]].map(|mode| {
+            let (code, out, log) = run(&[mode, &["--listen", &listen]].concat(), &[]);
+            assert_eq!((code, out.as_str()), (Some(1), ""), "{log}");
+            log.split_once("[ERROR]").expect("it is an error").1.to_owned()
+        });
+        assert_eq!(check, start);
+    }
+    // a socket that is in use may be that of the service itself
+    let listen = format!("unix:{}", scratch.file("s"));
+    let server = Server::spawn(colors(&["--listen", "127.0.0.1:0", "--listen", &listen]));
+    let (code, _, log) = run(&["--check", "--listen", &listen], &[]);
+    assert_eq!(code, Some(0), "{log}");
+    drop(server);
+}
+
+#[test]
 fn a_switch_takes_the_usual_words() {
     for (words, status) in [(["true", "YES", "on", "1"], 405), (["false", "No", "off", "0"], 200)] {
         for word in words {
@@ -172,8 +218,8 @@ fn a_switch_takes_the_usual_words() {
 #[test]
 fn a_port_alone_and_localhost_mean_loopback() {
     // port 0 has the kernel pick one, and the line shows the address
-    for listen in ["0", "localhost:0"] {
-        let server = Server::spawn(colors(&["--listen", listen]));
+    for listen in [["--listen", "0"], ["--listen", "localhost:0"], ["--port", "0"]] {
+        let server = Server::spawn(colors(&listen));
         assert_eq!(server.address.ip(), std::net::Ipv4Addr::LOCALHOST);
         server.connect().expect_open();
     }
@@ -203,13 +249,18 @@ fn a_usage_error_exits_with_2_and_says_what_to_give() {
         ("--access-log --log-level off", "--access-log logs nothing at --log-level off"),
         ("--access-log --log-level error", "--access-log logs nothing at --log-level error"),
         ("--access-log --log-level warn", "--access-log logs nothing at --log-level warn"),
-        ("--read-only=maybe", "for '--read-only[=<BOOL>]': value was not a boolean\n"),
+        (
+            "--read-only=maybe",
+            "'maybe' for '--read-only[=<BOOL>]'\n  [possible values: true, false]\n",
+        ),
         ("--workers 257", "'257' for '--workers <N>': give a number from 1 to 256"),
         ("--max-body 17M", size),
         ("--max-body -1", size),
         ("--keep-alive 25h", time),
         ("--keep-alive -1", time),
         ("--allow-origin https://a:443", "as in https://example.org"),
+        ("--allow-origin *", "there is no wildcard: give each origin, as in https://example.org"),
+        ("--allow-origin https://*.a", "there is no wildcard: give each origin"),
         ("--listen 127.0.0.1", address),
         ("--listen example.org:8080", address),
         ("--listen :8080", whose),
