@@ -9,6 +9,7 @@
 //! | workers, `--workers`: if not given, one for each processor and at least two | receive, answer and send | epoll_wait(2) |
 //! | one more of their pool | answers that take long, one after the other; frees long lists | a writer that makes the same JSON |
 //! | writer | all that `store` does on disk | the disk, locks of other programs, its channel |
+//! | follower, with `--follow` | asks the other service, and submits its list | that service, the writer |
 //! | log | writes log lines | standard error |
 //!
 //! A worker never waits for a client, a disk or another thread, but for the moment that a lock is
@@ -41,6 +42,7 @@
 //! | `Inbox::mail` | what other threads have posted | |
 //! | `Tokens::accepted` | the hashes of the tokens | `making_room` |
 //! | `DatabaseStatus::current` | whether saving works | |
+//! | `Followed::answers` | how the service that is followed answers | |
 //! | `Limiter::rate` | how many warnings were logged in this second | `making_room` |
 //!
 //! # Deadlines
@@ -58,6 +60,8 @@
 //! | the client to read | `--request-timeout` since it last read | closed |
 //! | the client to close | 2 s | closed |
 //! | an answer that is made | no limit: the writer has its own | |
+//!
+//! The deadlines of the follower are the constants of `follower`.
 //!
 //! Above the connection limit ([`Phase::AboveLimit`]), workers look every 20 ms, and the
 //! connections that have stalled longest, for half a second at least, get [`Event::Evicted`]. Old

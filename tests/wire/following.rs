@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,9 +13,13 @@ use rustix::process::Signal;
 
 use crate::common::client::{assert_same_list, request};
 use crate::common::harness::{
-    DEADLINE, Scratch, Server, SetOnDrop, colors, eventually, run, stored, wait_until, within,
+    DEADLINE, Scratch, Server, SetOnDrop, colors, eventually, is_installed, run, signal_child,
+    stored, value, wait_until, within,
 };
+use crate::common::proxy::{HOST, Proxy};
 use crate::wire::durable::health;
+use crate::wire::machines::REPLICAS;
+use crate::wire::recipes::{block, own_address};
 
 /// Longest time until `/health` says that a process is stopped, or a host is gone: 20 s of the wait
 /// and some for the answer.
@@ -51,7 +56,7 @@ fn whoever_waits_at_a_follower_of_a_follower_is_told() {
     let mut clients = targets.map(|(server, target, metrics)| {
         let mut client = server.connect();
         client.send(request("GET", target, &fields, ""));
-        let waits = |page: String| crate::common::harness::value(&page, "colors_requests_waiting");
+        let waits = |page: String| value(&page, "colors_requests_waiting");
         let waiting = || waits(server.ask("GET", metrics, "").content);
         wait_until("it waits, as the next follower does", || {
             waiting() == if metrics == "/metrics" { 2.0 } else { 1.0 }
@@ -339,4 +344,47 @@ fn a_token_can_be_given_and_changed_while_it_runs() {
             color == writer.ask_with("GET", "/colors/red", fields, "").content
         });
     }
+}
+
+#[test]
+fn a_copy_becomes_a_list_of_its_own_by_the_commands_for_that() {
+    let scratch = Scratch::new();
+    let options = "COLORS_FOLLOW=http://192.0.2.7:8080\nCOLORS_FOLLOW_TOKEN_FILE=token\n";
+    let file = scratch.write("colors", format!("COLORS_KEEP_ALIVE=9\n{options}"));
+    let commands = block(REPLICAS, "sh", "sed -i");
+    let (sed, restart) = commands.trim_end().split_once('\n').unwrap();
+    assert_eq!(restart, "systemctl restart colors");
+    let sed = sed.replace("/etc/default/colors", &file);
+    assert_eq!(run(Command::new("sh").args(["-c", &sed])).0, Some(0));
+    assert_eq!(fs::read_to_string(file).unwrap(), "COLORS_KEEP_ALIVE=9\n");
+}
+
+#[test]
+fn a_writer_behind_tls_is_followed_through_caddy() {
+    let (Some(nginx), true) = (Proxy::start(), is_installed("caddy")) else { return };
+    let writer = nginx.service(&[]);
+    let scratch = Scratch::new();
+    let address = own_address(8086);
+    let (ip, port) = address.split_once(':').unwrap();
+    // In place of the host of the document: where nginx is, and what is in its certificate.
+    let server_name = format!("{{\n\t\ttransport http {{\n\t\t\ttls_server_name {HOST}\n\t\t}}\n");
+    let site = block(REPLICAS, "caddy", "reverse_proxy")
+        .replace("http://127.0.0.1:8081 {\n", &format!("http://{address} {{\n\tbind {ip}\n"))
+        .replace(
+            &format!("https://{HOST} {{\n"),
+            &format!("https://{} {server_name}", nginx.address),
+        );
+    scratch.write("configuration", format!("{{\n\tadmin off\n}}\n{site}"));
+    let mut caddy = Command::new("caddy");
+    caddy.args(["run", "--adapter", "caddyfile", "--config", "configuration"]);
+    caddy.env("HOME", &scratch.0).env("SSL_CERT_FILE", nginx.scratch.0.join("certificate.pem"));
+    caddy.current_dir(&scratch.0).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut caddy = caddy.spawn().unwrap();
+    // A start tries for some seconds.
+    let follower = Server::start(&["--follow", &format!("http://{ip}:{port}")]);
+    wait_until("it waits", || writer.metric("colors_requests_waiting") == 1.0);
+    writer.ask("DELETE", "/colors/red", "").expect_status(200);
+    wait_for_list(&follower, &writer);
+    signal_child(&caddy, Signal::TERM);
+    caddy.wait().unwrap();
 }

@@ -93,6 +93,13 @@ impl Drop for Front {
     }
 }
 
+/// An address for this test process alone, for programs that do not tell which port the kernel has
+/// picked.
+pub(super) fn own_address(port: u16) -> String {
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    format!("127.{}.{middle}.{low}:{port}", high | 64)
+}
+
 impl Front {
     /// Starts a program with the configuration that `configure` makes of its address and directory;
     /// `None` if it is not installed.
@@ -106,10 +113,7 @@ impl Front {
         }
         let scratch = Scratch::new();
         let directory = scratch.0.display().to_string();
-        // an address for this test process alone: these programs do not tell which port the kernel
-        // has picked
-        let [_, high, middle, low] = std::process::id().to_be_bytes();
-        let address = format!("127.{}.{middle}.{low}:{port}", high | 64);
+        let address = own_address(port);
         let unix = format!("unix:{directory}/service");
         let options = ["--access-log", "--allow-host", "colors.example.org"];
         let server = Server::start(&[&["--listen", &unix][..], &options].concat());
