@@ -73,9 +73,12 @@ impl Drop for Blob {
 /// If its content is `Eq`, `==` of two [`Arc`](std::sync::Arc)s compares the pointers first.
 impl Eq for Blob {}
 
-/// Blobs are equal when their bytes are.
+/// Blobs are equal when their bytes are. If both have tags already, these are compared.
 impl PartialEq for Blob {
     fn eq(&self, other: &Self) -> bool {
-        self.bytes == other.bytes
+        match (self.tag.get(), other.tag.get()) {
+            (Some(one), Some(other)) => one == other,
+            _ => self.bytes == other.bytes,
+        }
     }
 }

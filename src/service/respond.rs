@@ -79,6 +79,12 @@ impl Service {
             Operation::Update(name) => {
                 let update = json::from_update(content).map(|value| {
                     let color = value.map(|value| Color::new(&name, &value));
+                    if takes_long {
+                        // Now, so that the change compares tags under the lock, and not the bytes.
+                        for color in color.iter().chain(&find(&name)) {
+                            color.json.tag();
+                        }
+                    }
                     Action::Update(name.to_string(), color)
                 });
                 self.write_color(&name, change_of(request, update), context)
