@@ -5,7 +5,6 @@ mod chunked;
 mod conditional;
 mod head;
 mod parser;
-mod prefer;
 mod request;
 mod response;
 mod status;

@@ -53,7 +53,6 @@
 //! - `http`: RFC 9110 and 9112 on values
 //!   - `parser`: bytes to requests, or why they are none
 //!   - `head`: the request line and the fields
-//!   - `prefer`: how long a client would rather wait
 //!   - `chunked`: content in chunks
 //!   - `syntax`: pieces of the grammar, and the value of Host
 //!   - `request`: a request as a value

@@ -8,7 +8,6 @@ use tiny_http::Method;
 use super::chunked::ChunkedDecoder;
 use super::conditional::ParsedConditions;
 use super::parser::{FIELD_LINES_MAX, ProtocolError};
-use super::prefer;
 use super::request::{Credentials, Fields, Request, RequestHost, is_safe};
 use super::syntax::{Host, parse_digits, split_absolute_form};
 
@@ -18,6 +17,10 @@ const REQUEST_LINE: ProtocolError = ProtocolError::Malformed(
 
 const AUTHORITY: ProtocolError =
     ProtocolError::Malformed("the authority of the request target is not of the form host[:port]");
+
+/// Longest wait, in seconds. A client that asks for more gets its answer after this time, and can
+/// ask again.
+const WAIT_SECONDS_MAX: u64 = 300;
 
 /// A request whose head has arrived.
 pub(super) struct Incoming {
@@ -184,7 +187,7 @@ impl<'a> FieldLines<'a> {
             // RFC 7240 §2: of a preference that is given several times, the first counts.
             _ if is("prefer") => {
                 let fields = self.rare();
-                fields.prefer_wait = fields.prefer_wait.or_else(|| prefer::wait(value));
+                fields.prefer_wait = fields.prefer_wait.or_else(|| members(value).find_map(wait));
             }
             // RFC 9110 §11.6.2: the field is no list. If the service took one of two, a proxy might
             // have checked the other.
@@ -287,6 +290,23 @@ fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
 }
 
+/// The seconds of a preference, if it is `wait` (RFC 7240 §4.3). Quotes and parameters, which no
+/// client sends with it, are not understood.
+fn wait(preference: &[u8]) -> Option<u16> {
+    let equals = preference.iter().position(|byte| *byte == b'=')?;
+    let (name, digits) =
+        (preference[..equals].trim_ascii_end(), preference[equals + 1..].trim_ascii_start());
+    if !name.eq_ignore_ascii_case(b"wait")
+        || digits.is_empty()
+        || !digits.iter().all(u8::is_ascii_digit)
+    {
+        return None;
+    }
+    // Digits that do not fit into a u64 are a number above the limit.
+    let seconds = parse_digits(digits, 10).unwrap_or(WAIT_SECONDS_MAX);
+    Some(seconds.min(WAIT_SECONDS_MAX) as u16)
+}
+
 /// True if the value of Accept (RFC 9110 §12.5.1) has `text/html` itself, as browsers send it when
 /// they open a page, whatever its weight. `*/*`, which curl and `fetch` send, and `text/*` do not
 /// count. A comma or semicolon within a quoted string, which no browser sends, separates as well.
@@ -362,6 +382,41 @@ mod tests {
             fields(twice).unwrap_err().to_string(),
             "the field Authorization may be given only once"
         );
+    }
+
+    #[test]
+    fn the_first_well_formed_wait_counts() {
+        for (value, expected) in [
+            ("wait=60", Some(60)),
+            ("Wait=060", Some(60)),
+            ("wait = \t60", Some(60)),
+            ("wait=0", Some(0)),
+            ("wait=1, wait=2", Some(1)),
+            ("wait=x, wait=2", Some(2)),
+            (",respond-async ,\twait=7 , wait=8", Some(7)),
+            ("a b, @, =1, a=, \u{e9}, wait=2", Some(2)),
+            ("a=\"b\", c;d=\"\\\"\", wait=2", Some(2)),
+            ("wait=300", Some(300)),
+            ("wait=301", Some(300)),
+            ("wait=65537", Some(300)),
+            ("wait=18446744073709551617", Some(300)),
+            ("", None),
+            ("wait", None),
+            ("wait=", None),
+            ("wait=+1", None),
+            ("wait=-1", None),
+            ("wait=1.5", None),
+            ("wait=1s", None),
+            ("wait=1 2", None),
+            ("wait==1", None),
+            ("wait=\"1\"", None),
+            ("await=1", None),
+            ("wait 1", None),
+            ("a;wait=1", None),
+        ] {
+            let parsed = fields(&format!("Prefer: {value}\r\n")).unwrap();
+            assert_eq!(parsed.prefer_wait, expected, "{value}");
+        }
     }
 
     #[test]

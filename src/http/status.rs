@@ -32,25 +32,9 @@ impl StatusCode {
     /// The reason phrase of the status line (RFC 9112 §4).
     pub(super) fn reason(self) -> &'static str {
         match self {
-            Self::Ok => "OK",
-            Self::Created => "Created",
-            Self::NoContent => "No Content",
-            Self::NotModified => "Not Modified",
-            Self::BadRequest => "Bad Request",
-            Self::Unauthorized => "Unauthorized",
-            Self::Forbidden => "Forbidden",
-            Self::NotFound => "Not Found",
-            Self::MethodNotAllowed => "Method Not Allowed",
-            Self::RequestTimeout => "Request Timeout",
-            Self::PreconditionFailed => "Precondition Failed",
+            // tiny_http has the phrase of RFC 7231.
             Self::ContentTooLarge => "Content Too Large",
-            Self::UnsupportedMediaType => "Unsupported Media Type",
-            Self::ExpectationFailed => "Expectation Failed",
-            Self::RequestHeaderFieldsTooLarge => "Request Header Fields Too Large",
-            Self::InternalServerError => "Internal Server Error",
-            Self::NotImplemented => "Not Implemented",
-            Self::ServiceUnavailable => "Service Unavailable",
-            Self::HttpVersionNotSupported => "HTTP Version Not Supported",
+            _ => tiny_http::StatusCode(self.code()).default_reason_phrase(),
         }
     }
 }
