@@ -8,7 +8,7 @@ use tiny_http::Method;
 use super::chunked::ChunkedDecoder;
 use super::conditional::ParsedConditions;
 use super::parser::{FIELD_LINES_MAX, ProtocolError};
-use super::request::{Credentials, Fields, Request, RequestHost, is_safe};
+use super::request::{Credentials, KeptFields, Request, RequestHost, is_safe};
 use super::syntax::{Host, parse_digits, split_absolute_form};
 
 const REQUEST_LINE: ProtocolError = ProtocolError::Malformed(
@@ -50,8 +50,8 @@ struct FieldLines<'a> {
     close: bool,
     keep_alive: bool,
     expects_continue: bool,
-    /// The fields for [`Request::rare_fields`], if there are any.
-    rare: Option<Box<Fields>>,
+    /// The fields for [`Request::kept_fields`], if there are any.
+    kept: Option<Box<KeptFields>>,
 }
 
 /// Parses a whole head, its empty line included.
@@ -88,9 +88,9 @@ pub(super) fn parse(head: &[u8], content_max: usize) -> Result<Incoming, Protoco
     let host = lines.host(target)?;
     let framing = lines.framing(content_max)?;
     if let Some(host) = host
-        && (host.needs_dns || lines.rare.is_some())
+        && (host.needs_dns || lines.kept.is_some())
     {
-        let fields = lines.rare();
+        let fields = lines.kept();
         let text = || host.as_str().to_owned();
         fields.host = match host.needs_dns {
             true => RequestHost::ByDns(text()),
@@ -100,7 +100,7 @@ pub(super) fn parse(head: &[u8], content_max: usize) -> Result<Incoming, Protoco
     let request = Request {
         method,
         target: target.to_owned(),
-        rare_fields: lines.rare,
+        kept_fields: lines.kept,
         content: Vec::new(),
         has_content: !matches!(framing, Framing::Length(0)),
         keep_alive: !lines.close && (lines.is_1_1 || lines.keep_alive),
@@ -124,7 +124,7 @@ pub(super) fn parse_in_part(head: &[u8]) -> Option<Request> {
     Some(Request {
         method: parsed.method?.parse().ok()?,
         target: parsed.path.unwrap_or_default().to_owned(),
-        rare_fields: lines.rare,
+        kept_fields: lines.kept,
         content: Vec::new(),
         has_content: false,
         keep_alive: false,
@@ -172,27 +172,27 @@ impl<'a> FieldLines<'a> {
             }
             _ if is("if-match") => join(&mut self.if_match, value),
             _ if is("if-none-match") => join(&mut self.if_none_match, value),
-            _ if is("origin") => join(&mut self.rare().origin, value),
-            _ if is("sec-fetch-site") => join(&mut self.rare().sec_fetch_site, value),
+            _ if is("origin") => join(&mut self.kept().origin, value),
+            _ if is("sec-fetch-site") => join(&mut self.kept().sec_fetch_site, value),
             _ if is("access-control-request-method") => {
-                join(&mut self.rare().preflight_method, value)
+                join(&mut self.kept().preflight_method, value)
             }
             _ if is("content-encoding") && has_other(b"identity") => {
-                join(&mut self.rare().content_coding, value);
+                join(&mut self.kept().content_coding, value);
             }
             // Nearly all clients but browsers send `*/*`.
             _ if is("accept") && value != b"*/*" && asks_for_html(value) => {
-                self.rare().asks_for_html = true
+                self.kept().asks_for_html = true
             }
             // RFC 7240 §2: of a preference that is given several times, the first counts.
             _ if is("prefer") => {
-                let fields = self.rare();
+                let fields = self.kept();
                 fields.prefer_wait = fields.prefer_wait.or_else(|| members(value).find_map(wait));
             }
             // RFC 9110 §11.6.2: the field is no list. If the service took one of two, a proxy might
             // have checked the other.
             _ if is("authorization") => {
-                let field = &mut self.rare().authorization;
+                let field = &mut self.kept().authorization;
                 once(field, Credentials::parse(value), ProtocolError::Authorization)?;
             }
             // Each proxy appends the address of its client, which may have sent the addresses
@@ -200,7 +200,7 @@ impl<'a> FieldLines<'a> {
             _ if is("x-forwarded-for") => {
                 let last = value.rsplit(|byte| *byte == b',').next().unwrap_or_default();
                 let address = str::from_utf8(last).ok().and_then(|last| last.trim().parse().ok());
-                self.rare().forwarded_for = address;
+                self.kept().forwarded_for = address;
             }
             _ => {}
         }
@@ -210,7 +210,7 @@ impl<'a> FieldLines<'a> {
     fn parse_conditions(&mut self, method: &Method) {
         let (if_match, if_none_match) = (self.if_match.take(), self.if_none_match.take());
         if if_match.is_some() || if_none_match.is_some() {
-            self.rare().conditions = ParsedConditions::parse(
+            self.kept().conditions = ParsedConditions::parse(
                 is_safe(method),
                 if_match.as_deref(),
                 if_none_match.as_deref(),
@@ -218,8 +218,8 @@ impl<'a> FieldLines<'a> {
         }
     }
 
-    fn rare(&mut self) -> &mut Fields {
-        self.rare.get_or_insert_default()
+    fn kept(&mut self) -> &mut KeptFields {
+        self.kept.get_or_insert_default()
     }
 
     /// The host that the request is for (RFC 9112 §3.2).
@@ -326,9 +326,9 @@ fn asks_for_html(value: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn fields(lines: &str) -> Result<Fields, ProtocolError> {
+    fn fields(lines: &str) -> Result<KeptFields, ProtocolError> {
         let head = format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
-        parse(head.as_bytes(), 0).map(|incoming| incoming.request.fields().clone())
+        parse(head.as_bytes(), 0).map(|incoming| incoming.request.kept().clone())
     }
 
     #[test]

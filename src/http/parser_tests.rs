@@ -1,7 +1,7 @@
 //! Tables of what is a request and what is not.
 
 use super::*;
-use crate::http::{Fields, ParsedConditions, RequestHost};
+use crate::http::{KeptFields, ParsedConditions, RequestHost};
 
 /// Method and target, the content, and whether the connection stays.
 type Expected<'a> = Result<(&'a str, &'a str, bool), ProtocolError>;
@@ -62,7 +62,7 @@ fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
         let mut parser = Parser::default();
         parser.append(request.as_bytes());
         let Ok(Some(request)) = parser.next_request(16) else { panic!("{request:?}") };
-        request.fields().clone()
+        request.kept().clone()
     };
     let some = |text: &str| Some(text.to_owned());
     assert_eq!(
@@ -70,11 +70,11 @@ fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
             "GET /a HTTP/1.1\r\nHOST: \ta:1 \r\nIf-Match: \"a\"\r\nCookie: x\r\n\
              if-match:\t\"\u{e9}\"\r\nOrigin:\r\n\r\n"
         ),
-        Fields {
+        KeptFields {
             host: RequestHost::ByDns("a:1".to_owned()),
             conditions: ParsedConditions::parse(true, Some("\"a\", \"??\""), None),
             origin: some(""),
-            ..Fields::default()
+            ..KeptFields::default()
         }
     );
     assert_eq!(
@@ -84,7 +84,7 @@ fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
              Prefer: a=\"b\r\nPrefer: wait=x, wait=9\r\nPrefer: wait=8\r\n\
              Access-Control-Request-Method: PUT\r\nContent-Encoding: gzip\r\n\r\n"
         ),
-        Fields {
+        KeptFields {
             authorization: None,
             content_coding: some("gzip"),
             forwarded_for: None,
@@ -97,7 +97,7 @@ fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
             asks_for_html: true,
         }
     );
-    assert_eq!(fields("GET /a HTTP/1.0\r\n\r\n"), Fields::default());
+    assert_eq!(fields("GET /a HTTP/1.0\r\n\r\n"), KeptFields::default());
     let of_localhost = "GET /a HTTP/1.1\r\nHost: localhost:1\r\nOrigin: x\r\n\r\n";
     assert_eq!(fields(of_localhost).host, RequestHost::WithoutDns(some("localhost:1")));
     let without_origin = "GET /a HTTP/1.1\r\nHost: [::1]\r\nIf-Match: *\r\n\r\n";
@@ -296,7 +296,7 @@ fn what_is_wrong_does_not_depend_on_what_has_arrived_beyond_it() {
         });
         let told = parser.abandon().unwrap();
         assert_eq!(
-            (refused, told.target.as_str(), told.fields().origin.as_deref()),
+            (refused, told.target.as_str(), told.kept().origin.as_deref()),
             (true, "/a", Some("b")),
             "in pieces of {size}"
         );

@@ -13,8 +13,8 @@ pub(crate) struct Request {
     /// The request target as received: origin-form, absolute-form or `*` (RFC 9112 §3.2).
     pub(crate) target: String,
     /// `None` for most requests, which have none of these fields and a host that needs no DNS: so
-    /// they take less memory. [`Request::fields`] is the same without the `Option`.
-    pub(crate) rare_fields: Option<Box<Fields>>,
+    /// they take less memory. [`Request::kept`] is the same without the `Option`.
+    pub(crate) kept_fields: Option<Box<KeptFields>>,
     /// The content, its transfer coding removed.
     pub(crate) content: Vec<u8>,
     /// The head announces content. If that is chunked, it may turn out to be empty.
@@ -25,10 +25,10 @@ pub(crate) struct Request {
     pub(crate) head_bytes: usize,
 }
 
-/// Fields that most requests lack. The texts of repeated fields are joined by commas (RFC 9110
-/// §5.3).
+/// What is kept of fields that most requests lack. The texts of repeated fields are joined by commas
+/// (RFC 9110 §5.3).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Fields {
+pub(crate) struct KeptFields {
     pub(crate) authorization: Option<Credentials>,
     pub(crate) conditions: ParsedConditions,
     /// Content-Encoding, unless it says only `identity`.
@@ -75,7 +75,7 @@ impl RequestHost {
     }
 }
 
-static NO_FIELDS: LazyLock<Fields> = LazyLock::new(Fields::default);
+static NOTHING_KEPT: LazyLock<KeptFields> = LazyLock::new(KeptFields::default);
 
 /// The value of Authorization (RFC 9110 §11.6.2). Of a token only the hash is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,8 +114,8 @@ pub(crate) fn is_safe(method: &Method) -> bool {
 }
 
 impl Request {
-    pub(crate) fn fields(&self) -> &Fields {
-        self.rare_fields.as_deref().unwrap_or(&NO_FIELDS)
+    pub(crate) fn kept(&self) -> &KeptFields {
+        self.kept_fields.as_deref().unwrap_or(&NOTHING_KEPT)
     }
 
     pub(crate) fn is_safe(&self) -> bool {
@@ -125,7 +125,7 @@ impl Request {
     /// Whether this is a CORS preflight, by which a browser asks what a page of another origin may
     /// send (Fetch standard, CORS protocol).
     pub(crate) fn is_preflight(&self) -> bool {
-        self.method == Method::Options && self.fields().preflight_method.is_some()
+        self.method == Method::Options && self.kept().preflight_method.is_some()
     }
 
     /// Bytes of memory that the request counts for: its head and its content.
@@ -137,11 +137,11 @@ impl Request {
 #[cfg(test)]
 impl Request {
     /// A request with these fields and nothing else.
-    pub(crate) fn plain(method: Method, fields: Fields) -> Self {
+    pub(crate) fn plain(method: Method, fields: KeptFields) -> Self {
         Self {
             method,
             target: String::new(),
-            rare_fields: Some(fields.into()),
+            kept_fields: Some(fields.into()),
             content: Vec::new(),
             has_content: false,
             keep_alive: true,

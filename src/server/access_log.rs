@@ -27,7 +27,7 @@ pub(super) struct Exchange<'a> {
 /// errors alone, at debug.
 pub(super) fn log(service: &Service, exchange: &Exchange<'_>) {
     let Exchange { peer, request, received_at, response, bytes } = *exchange;
-    let client = || client(peer, request.and_then(|request| request.fields().forwarded_for));
+    let client = || client(peer, request.and_then(|request| request.kept().forwarded_for));
     let status = response.status.code();
     let detail = &response.log_detail;
     if matches!(response.challenge, Some(Challenge::InvalidToken | Challenge::SeveralWords)) {

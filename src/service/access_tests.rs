@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use tiny_http::Method;
 
 use super::{LIST, ask, json, request, respond, service_with};
-use crate::http::{Challenge, Credentials, Fields, ParsedConditions, Response, StatusCode};
+use crate::http::{Challenge, Credentials, KeptFields, ParsedConditions, Response, StatusCode};
 use crate::options::Options;
 use crate::service::{Service, Tokens};
 
@@ -23,14 +23,14 @@ fn with_token(private: bool, read_only: bool) -> Service {
 }
 
 fn ask_with(service: &Service, method: Method, target: &str, token: &str) -> Response {
-    let fields = Fields {
+    let fields = KeptFields {
         authorization: (!token.is_empty())
             .then(|| Credentials::parse(format!("Bearer {token}").as_bytes())),
         conditions: match method {
             Method::Get | Method::Head => ParsedConditions::default(),
             _ => ParsedConditions::parse(false, Some("\"x\""), None),
         },
-        ..Fields::default()
+        ..KeptFields::default()
     };
     respond(service, &request(method, target, fields, "not JSON"))
 }
@@ -129,7 +129,8 @@ fn reads_of_colors_need_one_when_they_are_private() {
 #[test]
 fn an_intrusion_is_refused_first() {
     let service = with_token(true, false);
-    let fields = Fields { origin: Some("http://evil.example".to_owned()), ..Fields::default() };
+    let fields =
+        KeptFields { origin: Some("http://evil.example".to_owned()), ..KeptFields::default() };
     assert_eq!(
         respond(&service, &request(Method::Delete, "/colors/red", fields, "")).status,
         StatusCode::Forbidden

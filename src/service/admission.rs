@@ -36,7 +36,7 @@ impl Service {
     fn find<'a>(&self, target: &Target<'a>, request: &Request) -> Result<Operation<'a>, Response> {
         // A preflight has an Accept of its own, which is not that of the request for which it asks
         // (Fetch standard, CORS-preflight fetch).
-        if target.is_page() && !request.fields().asks_for_html && !request.is_preflight() {
+        if target.is_page() && !request.kept().asks_for_html && !request.is_preflight() {
             return Err(self.target_error(TargetError::Unknown));
         }
         let operation = match target.operation(&request.method) {
@@ -122,11 +122,11 @@ impl Service {
 
     /// The name of the token that a request has, for the log.
     pub(crate) fn token_name(&self, request: &Request) -> Option<Arc<str>> {
-        self.tokens.as_ref()?.name(request.fields().authorization.as_ref())
+        self.tokens.as_ref()?.name(request.kept().authorization.as_ref())
     }
 
     /// Why a request has no valid token. `None` if it has one, or if everybody may write.
     fn challenge(&self, request: &Request) -> Option<Challenge> {
-        self.tokens.as_ref()?.check(request.fields().authorization.as_ref()).err()
+        self.tokens.as_ref()?.check(request.kept().authorization.as_ref()).err()
     }
 }

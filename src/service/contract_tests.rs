@@ -8,7 +8,7 @@ mod conditional;
 use tiny_http::Method;
 
 use super::*;
-use crate::http::{Fields, Parser, Request, RequestHost, StatusCode};
+use crate::http::{KeptFields, Parser, Request, RequestHost, StatusCode};
 use crate::server_state::Phase;
 use crate::store::{Color, Colors};
 
@@ -37,7 +37,7 @@ const LIST: &str = concat!(
     r##"{"name":"red","value":"#e00"}]}"##
 );
 
-fn request(method: Method, target: &str, fields: Fields, content: &str) -> Request {
+fn request(method: Method, target: &str, fields: KeptFields, content: &str) -> Request {
     Request {
         target: target.to_owned(),
         content: content.as_bytes().to_vec(),
@@ -57,7 +57,7 @@ fn respond(service: &Service, request: &Request) -> Response {
 }
 
 fn ask(service: &Service, method: Method, target: &str, content: &str) -> Response {
-    respond(service, &request(method, target, Fields::default(), content))
+    respond(service, &request(method, target, KeptFields::default(), content))
 }
 
 /// The content without the line feed at its end.
@@ -241,7 +241,8 @@ fn a_forbidden_request_is_refused_before_anything_else_and_logged() {
     let service = service();
     let ask = |method, target, origin: Option<&str>, host: Option<&str>| {
         let host = host.map(|name| RequestHost::ByDns(name.to_owned())).unwrap_or_default();
-        let fields = Fields { origin: origin.map(str::to_owned), host, ..Fields::default() };
+        let fields =
+            KeptFields { origin: origin.map(str::to_owned), host, ..KeptFields::default() };
         respond(&service, &request(method, target, fields, ""))
     };
     for target in ["/colors/red", "/nowhere", "/%"] {
@@ -272,10 +273,10 @@ fn an_allowed_origin_is_answered_with_cors_fields() {
     let origin = "https://friend.example";
     let options = Options { allow_origin: vec![origin.to_owned()], ..Options::default() };
     let service = service_with(options, None);
-    let fields = Fields {
+    let fields = KeptFields {
         origin: Some(origin.to_owned()),
         preflight_method: Some("DELETE".to_owned()),
-        ..Fields::default()
+        ..KeptFields::default()
     };
     for (method, status, methods) in [
         (Method::Options, StatusCode::NoContent, Some("GET, HEAD, PUT, DELETE, OPTIONS")),
@@ -295,8 +296,10 @@ fn an_allowed_origin_is_answered_with_cors_fields() {
 
 #[test]
 fn a_preflight_is_answered_for_every_resource_whatever_its_accept() {
-    let fields =
-        |method: &str| Fields { preflight_method: Some(method.to_owned()), ..Fields::default() };
+    let fields = |method: &str| KeptFields {
+        preflight_method: Some(method.to_owned()),
+        ..KeptFields::default()
+    };
     for target in ["/", "/colors", "/colors/no", "/health", "/metrics", "/openapi.json", "*"] {
         let response = respond(&service(), &request(Method::Options, target, fields("GET"), ""));
         assert_eq!(
@@ -326,7 +329,8 @@ fn content_with_a_coding_is_refused_where_it_counts() {
         (Method::Delete, "/colors/red", red, 200),
         (Method::Get, "/colors", red, 200),
     ] {
-        let fields = Fields { content_coding: Some("gzip".to_owned()), ..Fields::default() };
+        let fields =
+            KeptFields { content_coding: Some("gzip".to_owned()), ..KeptFields::default() };
         let response = respond(&service(), &request(method.clone(), target, fields, content));
         assert_eq!(response.status.code(), status, "{method:?} {target}");
         if status == 415 {

@@ -14,7 +14,7 @@ pub(super) fn check(
     request: &Request,
     checks_host: bool,
 ) -> Result<(), Response> {
-    if let RequestHost::ByDns(name) = &request.fields().host
+    if let RequestHost::ByDns(name) = &request.kept().host
         && checks_host
         && !options.allow_host.iter().any(|allowed| host_has_name(name, allowed))
     {
@@ -30,14 +30,14 @@ pub(super) fn check(
 
 /// The Origin of a request, if the operator allows it. The two are compared byte for byte.
 pub(super) fn allowed_origin<'a>(options: &Options, request: &'a Request) -> Option<&'a str> {
-    let origin = request.fields().origin.as_deref()?;
+    let origin = request.kept().origin.as_deref()?;
     options.allow_origin.iter().any(|allowed| allowed == origin).then_some(origin)
 }
 
 /// What the log says of a preflight whose origin is not allowed: the browser will refuse the
 /// request that it is for. The response is an ordinary 204, so nothing else tells.
 pub(crate) fn refused_preflight(options: &Options, request: &Request) -> Option<String> {
-    let origin = given(&request.fields().origin)?;
+    let origin = given(&request.kept().origin)?;
     if !request.is_preflight() || allowed_origin(options, request).is_some() {
         return None;
     }
@@ -50,7 +50,7 @@ pub(crate) fn refused_preflight(options: &Options, request: &Request) -> Option<
 /// algorithm of `http.CrossOriginProtection` of Go 1.25. An empty field, which no browser sends,
 /// counts as none, as in Go.
 fn may_change(options: &Options, request: &Request) -> bool {
-    let fields = request.fields();
+    let fields = request.kept();
     match (given(&fields.sec_fetch_site), given(&fields.origin)) {
         (Some("same-origin" | "none"), _) | (None, None) => true,
         _ if allowed_origin(options, request).is_some() => true,
@@ -67,12 +67,12 @@ const ALLOW_ORIGIN: &str = "; --allow-origin with it would allow that";
 
 /// The 403 for a change that a page of another origin asks for, as far as the browser says.
 fn cross_origin(request: &Request) -> Response {
-    let origin = given(&request.fields().origin);
+    let origin = given(&request.kept().origin);
     let log = match origin {
         Some(origin) => format!("refused a change from the origin {}", excerpt(origin)),
         None => "refused a change from another site, the browser did not say which".to_owned(),
     };
-    let advice = match given(&request.fields().sec_fetch_site) {
+    let advice = match given(&request.kept().sec_fetch_site) {
         // No option takes `null`, or what is no origin at all.
         _ if origin.is_none_or(|origin| parse_origin(origin).is_err()) => "",
         Some(_) => ALLOW_ORIGIN,

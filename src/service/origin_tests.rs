@@ -3,14 +3,14 @@
 use tiny_http::Method;
 
 use super::*;
-use crate::http::Fields;
+use crate::http::KeptFields;
 
-fn request(method: Method, host: Option<&str>, fields: Fields) -> Request {
+fn request(method: Method, host: Option<&str>, fields: KeptFields) -> Request {
     let host = match host.filter(|host| Host::parse(host.as_bytes()).unwrap().needs_dns) {
         Some(host) => RequestHost::ByDns(host.to_owned()),
         None => RequestHost::WithoutDns(owned(host)),
     };
-    Request::plain(method, Fields { host, ..fields })
+    Request::plain(method, KeptFields { host, ..fields })
 }
 
 const HOST: &str = "own.example:8080";
@@ -27,8 +27,8 @@ fn owned(text: Option<&str>) -> Option<String> {
     text.map(str::to_owned)
 }
 
-fn fields(origin: Option<&str>) -> Fields {
-    Fields { origin: owned(origin), ..Fields::default() }
+fn fields(origin: Option<&str>) -> KeptFields {
+    KeptFields { origin: owned(origin), ..KeptFields::default() }
 }
 
 /// What client and log are told of a refusal; nothing of a request that is answered.
@@ -43,7 +43,7 @@ fn told(checked: Result<(), Response>) -> Option<(String, String)> {
 /// refusal says, and that methods that change nothing are allowed.
 #[track_caller]
 fn may_change(sec_fetch_site: Option<&str>, origin: Option<&str>) -> bool {
-    let fields = &Fields { sec_fetch_site: owned(sec_fetch_site), ..fields(origin) };
+    let fields = &KeptFields { sec_fetch_site: owned(sec_fetch_site), ..fields(origin) };
     let ask = |method| {
         let request = request(method, Some(HOST), fields.clone());
         let refusal = told(super::check(&options(), &request, false));
@@ -113,7 +113,7 @@ fn an_origin_needs_a_host_to_equal() {
 #[test]
 fn where_the_host_is_checked_foreign_names_are_refused() {
     let ask = |host, checks_host| {
-        let request = request(Method::Get, host, Fields::default());
+        let request = request(Method::Get, host, KeptFields::default());
         super::check(&options(), &request, checks_host)
     };
     for host in [
@@ -175,7 +175,7 @@ fn only_a_preflight_of_another_origin_is_one_that_was_refused() {
         (Method::Options, None, Some("http://evil.example"), None),
         (Method::Get, preflight, Some("http://evil.example"), None),
     ] {
-        let fields = Fields { preflight_method: owned(asked), ..fields(origin) };
+        let fields = KeptFields { preflight_method: owned(asked), ..fields(origin) };
         let refused = super::refused_preflight(&options(), &request(method, Some(HOST), fields));
         let expected = origin.zip(advice).map(|(origin, advice)| {
             format!("refused a preflight from the origin {origin:?}{advice}")
@@ -239,7 +239,7 @@ fn client_and_operator_are_told_which_option_would_allow_a_request() {
         ("", "http://a.example", "the origin \"http://a.example\"", proxy),
         ("", "null", "the origin \"null\"", ""),
     ] {
-        let fields = Fields { sec_fetch_site: owned(Some(site)), ..fields(Some(origin)) };
+        let fields = KeptFields { sec_fetch_site: owned(Some(site)), ..fields(Some(origin)) };
         let refused = super::check(&options(), &request(Method::Put, Some(HOST), fields), false);
         let message = "a page of another origin may not change the list";
         let log = format!("refused a change from {whence}");
@@ -247,8 +247,11 @@ fn client_and_operator_are_told_which_option_would_allow_a_request() {
     }
     for (host, advice) in [("evil.example", "; --allow-host with it would allow that"), ("a!b", "")]
     {
-        let refused =
-            super::check(&options(), &request(Method::Get, Some(host), Fields::default()), true);
+        let refused = super::check(
+            &options(),
+            &request(Method::Get, Some(host), KeptFields::default()),
+            true,
+        );
         let message = "the service does not have this host name";
         let log = format!("refused a request to the host \"{host}\"");
         assert_eq!(told(refused), told(Err(forbidden(message, &log, advice))));

@@ -67,7 +67,7 @@ impl Service {
                 }
                 None => Answer::Now(no_such_color()),
             },
-            Operation::Update(name) if request.fields().conditions.need_absence() => {
+            Operation::Update(name) if request.kept().conditions.need_absence() => {
                 let create = json::from_create_named(&name, content).map(Action::CreateAbsent);
                 let change = change_of(request, create).map_err(|refusal| match find(&name) {
                     // Where the color exists, 412 comes before what is wrong with the request.
@@ -220,7 +220,7 @@ impl Service {
 /// The change that a request asks for, unless its content or its conditions are malformed.
 fn change_of(request: &Request, action: Result<Action, JsonError>) -> Result<Change, Response> {
     // DELETE ignores its content, which may have any coding.
-    if let Some(coding) = &request.fields().content_coding
+    if let Some(coding) = &request.kept().content_coding
         && !request.content.is_empty()
         && request.method != Method::Delete
     {
@@ -231,7 +231,7 @@ fn change_of(request: &Request, action: Result<Action, JsonError>) -> Result<Cha
         return Err(Response { fields: vec![("Accept-Encoding", "identity".into())], ..error });
     }
     let action = action.map_err(bad_request)?;
-    let conditions = request.fields().conditions.get().map_err(bad_request)?;
+    let conditions = request.kept().conditions.get().map_err(bad_request)?;
     Ok(Change::new(action, conditions.clone()))
 }
 
@@ -243,7 +243,7 @@ fn bad_request(error: impl Display) -> Response {
 /// 9110 §13.2.2.
 pub(super) fn read(request: &Request, blob: &Arc<Blob>) -> Response {
     let tag = blob.tag();
-    let mut response = match request.fields().conditions.get() {
+    let mut response = match request.kept().conditions.get() {
         Err(malformed) => return bad_request(malformed),
         Ok(conditions) if !conditions.if_match_holds(|| tag) => return condition_failed(),
         Ok(conditions) if !conditions.if_none_match_holds(|| tag) => {
@@ -258,7 +258,7 @@ pub(super) fn read(request: &Request, blob: &Arc<Blob>) -> Response {
 /// The answer to a read that can wait until its representation changes.
 fn read_or_wait(request: &Request, blob: &Arc<Blob>, subject: impl FnOnce() -> Subject) -> Answer {
     let response = read(request, blob);
-    match request.fields().prefer_wait {
+    match request.kept().prefer_wait {
         Some(seconds) if response.status == StatusCode::NotModified => {
             let response = response.with_wait(seconds);
             Answer::MayWait(Box::new(NotModified { subject: subject(), seconds, response }))
