@@ -311,7 +311,7 @@ pub(crate) fn is_installed(program: &str) -> bool {
 }
 
 /// Says on the terminal that a test is skipped, even though the test runner keeps what a test
-/// prints to itself.
+/// prints to itself, and notes it for tests/skipped.rs, which says so again at the end.
 ///
 /// # Panics
 /// When the variable `CI` is set: nothing is skipped there.
@@ -320,6 +320,11 @@ pub(crate) fn skip(reason: &str) {
     let name = std::thread::current().name().unwrap_or_default().to_owned();
     // Nothing depends on the message.
     let _ = writeln!(std::io::stderr(), "skipped {name}: {reason}");
+    let cargo = std::os::unix::process::parent_id();
+    let file = format!("{}/skipped-{cargo}", env!("CARGO_TARGET_TMPDIR"));
+    let mut file = fs::OpenOptions::new().create(true).append(true).open(file).unwrap();
+    // in one piece, beside those of other threads
+    file.write_all(format!("{name}: {reason}\n").as_bytes()).unwrap();
 }
 
 /// Prints what was measured; `--nocapture` shows it.

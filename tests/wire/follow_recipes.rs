@@ -122,7 +122,12 @@ const LANGUAGES: [&str; 5] = ["python", "js", "go", "sh", "busybox"];
 /// Checks each of them at the same time, since they pause.
 fn check_each(check: fn(&str)) {
     thread::scope(|scope| {
-        let checks = LANGUAGES.map(|language| (language, scope.spawn(move || check(language))));
+        let checks = LANGUAGES.map(|language| {
+            // what is skipped is named by its thread
+            let name = thread::current().name().unwrap().to_owned();
+            let thread = thread::Builder::new().name(name);
+            (language, thread.spawn_scoped(scope, move || check(language)).unwrap())
+        });
         for (language, check) in checks {
             assert!(check.join().is_ok(), "{language}");
         }
