@@ -11,12 +11,20 @@ install:
 uninstall:
 	packaging/install.sh --uninstall
 
-# what a release consists of, in dist/: archives, packages, the image, and what is inside; for some architectures with ARCH="aarch64 armv7"
+# in dist/: the archive and the package for this machine, or for other processors with ARCH="aarch64 armv7"
 dist:
-	packaging/dist $(ARCH)
+	packaging/dist archives $(ARCH)
+
+# beside them: the image for containers, of the same processors
+image: dist
+	packaging/dist image
+
+# and what is inside the program, in the format of CycloneDX
+sbom:
+	packaging/dist sbom
 
 # measures again all that README.md and docs/performance.md show, draws the plots, and puts the tables there
 figures:
 	cargo run --release --manifest-path benches/Cargo.toml -- all
 
-.PHONY: build install uninstall dist figures
+.PHONY: build install uninstall dist image sbom figures

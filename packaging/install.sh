@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs colors, which is built or unpacked, below PREFIX: `./install.sh`, or `./install.sh --uninstall`, which keeps the list, its copies,
-# and /etc/default/colors when it was changed. Variables: PREFIX (/usr/local); UNITS, where systemd looks for units (below /usr/local and
-# /usr in lib/systemd/system, else /etc/systemd/system); BINARY, the program; DESTDIR, a directory in place of /, for packages.
+# and /etc/default/colors when it was changed. Variables: PREFIX (/usr/local); UNITS, where the units go (PREFIX/lib/systemd/system); BINARY,
+# the program; DESTDIR, a directory in place of /, for packages. Of /etc it writes default/colors, if PREFIX is /usr or /usr/local.
 set -eu
 [ "${1-}" != --help ] || { sed -n '2,4s/^# //p' "$0" && exit; }
 # the service, which is another user, reads its files
@@ -11,9 +11,10 @@ unset CDPATH
 cd "$(dirname "$0")"
 [ -e packaging ] || cd ..
 PREFIX=${PREFIX-/usr/local}
+UNITS=${UNITS:-$PREFIX/lib/systemd/system}
 case $PREFIX in
-/usr | /usr/local) UNITS=${UNITS:-$PREFIX/lib/systemd/system} ;;
-*) UNITS=${UNITS:-/etc/systemd/system} ;;
+/usr | /usr/local) defaults=/etc/default/colors ;;
+*) defaults=$PREFIX/etc/default/colors ;;
 esac
 DESTDIR=${DESTDIR-}
 [ -e colors ] && built=colors || built=${CARGO_TARGET_DIR:-target}/release/colors
@@ -52,25 +53,32 @@ relocate() { # relocate FILE PATH
 }
 file() { # file MODE FILE PATH: installs a file, or removes it; a running program keeps the file that it was started from
     if [ "$verb" = uninstall ]; then
-        rm -f "$DESTDIR$3" "$DESTDIR$3.new"
+        rm -f "$DESTDIR$3"
         return
     fi
+    # no link that somebody else has put there is in the way
+    new=$(mktemp -d "$DESTDIR$3.XXXXXX")
     case $3 in
     *.service | */examples/* | */default/* | *.8) relocate "$2" "$3" ;;
     *) cat "$2" ;;
-    esac >"$DESTDIR$3.new"
-    chmod "$1" "$DESTDIR$3.new"
-    mv "$DESTDIR$3.new" "$DESTDIR$3"
+    esac >"$new/file"
+    chmod "$1" "$new/file"
+    mv -T "$new/file" "$DESTDIR$3"
+    rmdir "$new"
+    new=
 }
 
+new=
 end() {
-    [ $? = 0 ] || echo "install.sh: stopped halfway, nothing was undone: run it again to go on, or with --uninstall to remove what is there" >&2
+    [ $? = 0 ] && return
+    [ -z "$new" ] || rm -rf "$new"
+    echo "install.sh: stopped halfway, nothing was undone: run it again to go on, or with --uninstall to remove what is there" >&2
 }
 trap end EXIT
 trap 'exit 1' HUP INT TERM
 
 for path in "$PREFIX/bin" "$PREFIX/lib/colors" "$share/colors" "$share/man/man8" "$share/bash-completion/completions" \
-    "$share/zsh/site-functions" "$share/fish/vendor_completions.d" "$doc/docs" "$doc/examples" "$UNITS" /etc/default; do
+    "$share/zsh/site-functions" "$share/fish/vendor_completions.d" "$doc/docs" "$doc/examples" "$UNITS" "${defaults%/*}"; do
     [ "$verb" = uninstall ] || mkdir -p "$DESTDIR$path"
 done
 file 755 "$BINARY" "$PREFIX/bin/colors"
@@ -86,7 +94,7 @@ done
 for path in docs/*; do
     file 644 "$path" "$doc/$path"
 done
-for path in packaging/systemd/activation/* packaging/follow/* packaging/prometheus/colors.rules.yml; do
+for path in packaging/systemd/activation/* packaging/follow/* packaging/init/* packaging/prometheus/colors.rules.yml; do
     file 644 "$path" "$doc/examples/${path##*/}"
 done
 file 644 packaging/nginx/colors.conf "$doc/examples/nginx.conf"
@@ -94,10 +102,9 @@ for path in packaging/systemd/*.service packaging/systemd/*.timer packaging/syst
     file 644 "$path" "$UNITS/${path##*/}"
 done
 
-defaults=/etc/default/colors
 # changed options stay
-if [ ! -e "$DESTDIR$defaults" ] || [ "$(relocate packaging/systemd/colors.default $defaults)" = "$(cat "$DESTDIR$defaults")" ]; then
-    file 644 packaging/systemd/colors.default $defaults
+if [ ! -e "$DESTDIR$defaults" ] || [ "$(relocate packaging/systemd/colors.default "$defaults")" = "$(cat "$DESTDIR$defaults")" ]; then
+    file 644 packaging/systemd/colors.default "$defaults"
 fi
 if [ "$verb" = uninstall ]; then
     for path in "$PREFIX/lib/colors" "$share/colors" "$doc/docs" "$doc/examples" "$doc"; do
@@ -107,5 +114,10 @@ else
     # what runs is still the old program
     start="enable --now colors"
     ! systemctl --quiet is-active colors.service colors.socket 'colors@*' 2>/dev/null || start="try-restart colors 'colors@*'"
-    echo "installed; next: systemctl daemon-reload && systemctl $start (without systemd: $PREFIX/bin/colors)"
+    start="systemctl daemon-reload && systemctl $start (without systemd: $PREFIX/bin/colors)"
+    case $PREFIX in
+    /usr | /usr/local) echo "installed; next: $start" ;;
+    *) echo "installed, below $PREFIX alone; next, for systemd: cp '$UNITS/colors'* /etc/systemd/system/ &&" \
+        "cp -n '$defaults' /etc/default/ && $start" ;;
+    esac
 fi

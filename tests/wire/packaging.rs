@@ -6,14 +6,15 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::common::harness::{Scratch, Server, colors, is_installed, run};
-use crate::wire::recipes::path_with;
+use crate::common::harness::{Scratch, Server, colors, is_installed, run, skip};
+use crate::wire::recipes::{block, path_with};
 use crate::wire::systemd::{check_exposure, check_unit};
 
+const OPERATING: &str = include_str!("../../docs/operating.md");
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// Everything that `make install` installs, with its mode.
-const FILES: [(u32, &str); 34] = [
+const FILES: [(u32, &str); 36] = [
     (0o644, "etc/default/colors"),
     (0o755, "usr/local/bin/colors"),
     (0o755, "usr/local/lib/colors/backup"),
@@ -41,6 +42,8 @@ const FILES: [(u32, &str); 34] = [
     (0o644, "usr/local/share/doc/colors/docs/waiting.svg"),
     (0o644, "usr/local/share/doc/colors/examples/activated.conf"),
     (0o644, "usr/local/share/doc/colors/examples/colors-follow.service"),
+    (0o644, "usr/local/share/doc/colors/examples/colors.openrc"),
+    (0o644, "usr/local/share/doc/colors/examples/colors.procd"),
     (0o644, "usr/local/share/doc/colors/examples/colors.rules.yml"),
     (0o644, "usr/local/share/doc/colors/examples/colors.socket"),
     (0o644, "usr/local/share/doc/colors/examples/follow-colors"),
@@ -114,14 +117,16 @@ fn make_uninstall_removes_what_make_install_installed() {
 #[test]
 fn an_installation_says_what_to_run_next_or_how_to_go_on_after_it_stopped() {
     let scratch = Scratch::new();
-    let obstacle = scratch.0.join("usr/local/share/man/man8/colors.8.new");
+    let obstacle = scratch.0.join("usr/local/share/man/man8/colors.8/x");
     fs::create_dir_all(&obstacle).unwrap();
     let (code, printed, error) = install(&scratch.0, "/usr/local", "/bin/false");
     assert_eq!((code.is_none_or(|code| code == 0), printed.as_str()), (false, ""), "{error}");
+    let kept: Vec<_> = files(&scratch.0).into_iter().map(|(_, path)| path).collect();
+    assert!(FILES.iter().any(|(_, path)| kept[0] == *path), "{kept:?}");
     let advice = "\ninstall.sh: stopped halfway, nothing was undone: run it again to go on, or with \
                   --uninstall to remove what is there\n";
     assert!(error.ends_with(advice), "{error}");
-    fs::remove_dir(obstacle).unwrap();
+    fs::remove_dir_all(obstacle.parent().unwrap()).unwrap();
     for (is_active, start) in
         [("/bin/false", "enable --now colors"), ("/bin/true", "try-restart colors 'colors@*'")]
     {
@@ -146,6 +151,38 @@ fn a_prefix_that_units_cannot_have_is_refused_before_anything_is_written() {
     let error = "install.sh: relative does not begin with /\n".to_owned();
     assert_eq!(install(&scratch.0, "relative", "/bin/false"), (Some(2), String::new(), error));
     assert_eq!(files(&scratch.0), []);
+}
+
+#[test]
+fn an_installation_writes_through_no_link_that_somebody_else_has_made() {
+    let (scratch, elsewhere) = (Scratch::new(), Scratch::new());
+    let victim = elsewhere.write("victim", "kept");
+    fs::create_dir(elsewhere.0.join("directory")).unwrap();
+    let programs = scratch.0.join("usr/local/bin");
+    fs::create_dir_all(&programs).unwrap();
+    std::os::unix::fs::symlink(&victim, programs.join("colors.new")).unwrap();
+    std::os::unix::fs::symlink(elsewhere.0.join("directory"), programs.join("colors")).unwrap();
+    assert_eq!(install(&scratch.0, "/usr/local", "/bin/false").0, Some(0));
+    assert_eq!(fs::read_to_string(victim).unwrap(), "kept");
+    assert_eq!(files(&elsewhere.0.join("directory")), []);
+    assert!(fs::symlink_metadata(programs.join("colors")).unwrap().is_file());
+    fs::remove_file(programs.join("colors.new")).unwrap();
+    assert_eq!(files(&scratch.0), FILES.map(|(mode, path)| (mode, path.to_owned())));
+}
+
+#[test]
+fn an_installation_below_another_prefix_writes_nothing_else_and_says_what_to_copy() {
+    let scratch = Scratch::new();
+    let next = "installed, below /opt/a b alone; next, for systemd: \
+                cp '/opt/a b/lib/systemd/system/colors'* /etc/systemd/system/ && \
+                cp -n '/opt/a b/etc/default/colors' /etc/default/ && \
+                systemctl daemon-reload && systemctl enable --now colors \
+                (without systemd: /opt/a b/bin/colors)\n";
+    let ended = install(&scratch.0, "/opt/a b", "/bin/false");
+    assert_eq!(ended, (Some(0), next.to_owned(), String::new()));
+    for (_, path) in files(&scratch.0) {
+        assert!(path.starts_with("opt/a b/"), "{path}");
+    }
 }
 
 #[test]
@@ -199,7 +236,8 @@ fn the_installed_units_are_sound_and_leave_little_exposed() {
     let names =
         ["colors.service", "colors@.service", "colors-backup.service", "colors-backup.timer"];
     for name in names {
-        let unit = fs::read_to_string(root.join("etc/systemd/system").join(name)).unwrap();
+        let unit = fs::read_to_string(root.join("opt/ü; my #colors/lib/systemd/system").join(name))
+            .unwrap();
         assert!(!unit.contains("/usr/"), "{unit}");
         // systemd-analyze looks for the programs that they name, and takes no template
         fs::write(
@@ -239,6 +277,101 @@ fn every_variable_of_the_default_file_is_one_of_an_option_or_of_the_backup() {
     }
 }
 
+/// Runs commands in namespaces of their own, where OpenRC runs and these files of `root` are those
+/// of the host.
+fn beside_openrc(root: &Path, commands: &str) -> (Option<i32>, String, String) {
+    for path in ["usr/local", "etc/default", "etc/init.d", "etc/runlevels/default"] {
+        fs::create_dir_all(root.join(path)).unwrap();
+    }
+    let set_up = "mount -t tmpfs none /run && mkdir /run/openrc && cd /run/openrc && touch softlevel
+        mkdir daemons exclusive failed hotplugged inactive options scheduled started starting stopping wasinactive
+        mount -t tmpfs none /var/lib && mount -t tmpfs none /var/log
+        for path in usr/local etc/default etc/init.d etc/runlevels; do mount --bind \"$0/$path\" /$path; done
+        ip link set lo up\n";
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "--net", "--pid", "--fork", "--mount-proc", "--kill-child"]);
+    unshare.args(["sh", "-ec", &format!("{set_up}{commands}")]).arg(root);
+    run(unshare.env("BINARY", colors(&[]).get_program()).env_remove("PREFIX"))
+}
+
+#[test]
+fn openrc_starts_restarts_and_stops_the_service() {
+    if !is_installed("openrc-run") {
+        return;
+    }
+    let namespaces = ["--mount", "--net", "--pid", "--fork", "true"];
+    if run(Command::new("unshare").args(namespaces)).0 != Some(0) {
+        return skip("unshare may make no namespace");
+    }
+    let scratch = Scratch::new();
+    let install = format!("{ROOT}/packaging/install.sh >&2");
+    let block = block(OPERATING, "sh", "rc-service").replace("./install.sh", &install);
+    let commands = format!(
+        r#"
+        echo COLORS_ACCESS_LOG=changes >/etc/default/colors
+        exec 3>&1 >&2
+        {block}
+        ask() {{ curl -sSf --retry 20 --retry-delay 1 --retry-connrefused localhost:8080/colors/ink "$@" >&3; }}
+        ask -X PUT -H 'If-None-Match: *' -d '{{"value":"1"}}'
+        stat -c '%U %a' /var/lib/colors /var/lib/colors/colors.db >&3
+        rc-service colors restart
+        ask
+        rc-service colors status
+        rc-service colors stop
+        ! ask --retry 0
+        ls /etc/runlevels/default >&3
+        cat /var/log/colors.log
+    "#
+    );
+    let (code, printed, error) = beside_openrc(&scratch.0, &commands);
+    let ink = r#"{"name":"ink","value":"1"}"#;
+    let expected = format!("{ink}\nnobody 700\nnobody 600\n{ink}\ncolors\n");
+    assert_eq!((code, printed), (Some(0), expected), "{error}");
+    assert!(error.contains(r#"PUT "/colors/ink" 201"#), "{error}");
+    assert_eq!(error.matches("[INFO] stopped\n").count(), 2, "{error}");
+}
+
+/// What stands for procd: it runs the command with the variables, in the foreground.
+const PROCD: &str = r#"
+    chown() { echo "chown $*"; }
+    procd_open_instance() { :; }
+    procd_set_param() {
+        case $1 in
+        command) command=$2 ;;
+        env) variables=$2 ;;
+        *) echo "$*" ;;
+        esac
+    }
+    procd_append_param() { variables="$variables $2"; }
+    procd_close_instance() { echo "$variables" && env $variables "$command" --dump; }
+    . "$0"
+    start_service
+"#;
+
+#[test]
+fn the_script_for_procd_has_it_start_the_service_with_the_options() {
+    let shell: &[&str] = if is_installed("busybox") { &["busybox", "sh"] } else { &["sh"] };
+    let scratch = Scratch::new();
+    let directory = scratch.0.display().to_string();
+    let seed = r#"[{"name":"ink","value":"1"}]"#;
+    Server::with_data(seed, &scratch.file("colors.db"), &[]).stop();
+    let options =
+        scratch.write("options", "# a comment\n#COLORS_LISTEN=8081\nCOLORS_BASE_PATH=/api\n");
+    let script = include_str!("../../packaging/init/colors.procd")
+        .replace("/usr/bin/colors", colors(&[]).get_program().to_str().unwrap())
+        .replace("/etc/default/colors", &options)
+        .replace("/etc/colors", &directory);
+    let script = scratch.write("colors.procd", script);
+    let mut command = Command::new(shell[0]);
+    command.args(&shell[1..]).args(["-euc", PROCD, &script]).current_dir("/");
+    let printed = format!(
+        "chown nobody {directory}\nuser nobody\nstderr 1\nlimits nofile=8448 8448\n\
+         respawn 3600 5 0\nCOLORS_DATA={directory}/colors.db COLORS_BASE_PATH=/api\n\
+         {{\"data\":[{{\"name\":\"ink\",\"value\":\"1\"}}]}}\n"
+    );
+    assert_eq!(run(&mut command), (Some(0), printed, String::new()));
+}
+
 const CI_SCRIPTS: &str = "boot container dist emulated fuzz install package run schemathesis";
 
 #[test]
@@ -247,7 +380,11 @@ fn the_shell_scripts_are_clean() {
         return;
     }
     let output = Command::new("shellcheck")
-        .args("install.sh backup deb dist".split(' ').map(|name| format!("packaging/{name}")))
+        .args(
+            "install.sh backup deb dist follow/follow-colors init/colors.openrc init/colors.procd"
+                .split(' ')
+                .map(|name| format!("packaging/{name}")),
+        )
         .args(["postinst", "postrm", "prerm"].map(|name| format!("packaging/debian/{name}")))
         .args(CI_SCRIPTS.split(' ').map(|name| format!(".ci/{name}")))
         .current_dir(ROOT)
