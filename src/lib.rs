@@ -47,6 +47,7 @@
 //!   - `database`: an open database, its locks and saves
 //!   - `rows`: the table of colors in SQL
 //!   - `file_lock`: keeps out a second service
+//!   - `new_file`: makes FILE at the first start
 //!   - `database_error`: why a database cannot be used
 //!   - `probe`: what is at the path of `--data`, before SQLite opens it
 //!   - `wal_files`: FILE, FILE-wal and FILE-shm of a database that is open

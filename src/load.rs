@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::follower::Follower;
 use crate::options::Options;
 use crate::store::{
-    Colors, Database, DatabaseError, Store, Writer, database, file_lock, json, probe,
+    Colors, Database, DatabaseError, Store, Writer, database, file_lock, json, new_file, probe,
 };
 
 /// The seed if no option names one. A service that is started in a checkout has this file.
@@ -32,8 +32,7 @@ pub(crate) enum Source {
         given: PathBuf,
         /// Without links.
         path: PathBuf,
-        has_list: bool,
-        /// The colors of a new FILE, and their name; `None` if FILE is certain to have a list.
+        /// The colors of a new FILE, and their name; `None` if FILE has a list.
         seed: Option<(Colors, String)>,
         /// There is `--seed`, which is not read if FILE has a list.
         is_seed_given: bool,
@@ -50,8 +49,7 @@ impl Source {
     /// lock: that one may be stopping.
     pub(crate) fn lock(&self) -> Result<Option<File>, Failure> {
         let Self::Database { given, path, .. } = self else { return Ok(None) };
-        let lock = path.exists().then(|| file_lock::flock(path)).transpose();
-        lock.map_err(|error| unusable(given, error))
+        file_lock::lock_file(path).map_err(|error| unusable(given, error))
     }
 }
 
@@ -77,11 +75,9 @@ pub(crate) fn find(options: &Options, follower: Option<&Follower>) -> Result<Sou
     let failed = |error| unusable(file, error);
     let (path, has_list) = probe::locate(file).map_err(failed)?;
     probe::check_writable(&path).map_err(failed)?;
-    // The start rolls back a journal, which may leave FILE without a list.
-    let is_finished = has_list && !probe::has_journal(&path);
-    let seed = (!is_finished).then(|| first_list(options, follower)).transpose()?;
+    let seed = (!has_list).then(|| first_list(options, follower)).transpose()?;
     let given = file.to_owned();
-    Ok(Source::Database { given, path, has_list, seed, is_seed_given: options.seed.is_some() })
+    Ok(Source::Database { given, path, seed, is_seed_given: options.seed.is_some() })
 }
 
 /// Starts a thread that opens the list and sends it: FILE, which it may have to make. From then on
@@ -121,14 +117,10 @@ fn open(
         }
         Source::Database { given, path, seed, is_seed_given, .. } => {
             let failed = |error| unusable(&given, error);
-            let lock = lock.map_or_else(|| file_lock::flock(&path), Ok).map_err(failed)?;
-            let made_from = match seed {
-                Some((colors, name)) => {
-                    database::fill(&path, &colors).map_err(failed)?.then_some(name)
-                }
-                None => None,
-            };
-            let origin = match &made_from {
+            let (colors, name) = seed.unzip();
+            let (lock, is_new) =
+                new_file::lock_or_make(&path, colors.as_ref(), lock).map_err(failed)?;
+            let origin = match name.filter(|_| is_new) {
                 Some(seed) => format!("which was made now from {seed}"),
                 None if is_seed_given => "which was there: --seed is not read".to_owned(),
                 None => "which was there".to_owned(),
@@ -136,7 +128,7 @@ fn open(
             let (database, colors) = Database::open(&given, &path, lock).map_err(failed)?;
             let details = format!("{} kept in {}, {origin}", count(colors.len()), given.display());
             let (store, writer) = Writer::new(database, colors, memory_max);
-            let opened = Opened { store, details, is_new: made_from.is_some() };
+            let opened = Opened { store, details, is_new };
             Ok((opened, Box::new(|| writer.run())))
         }
     }
@@ -147,7 +139,7 @@ fn open(
 pub(crate) fn check(options: &Options) -> Result<String, Failure> {
     match find(options, Follower::new(options).as_ref())? {
         Source::InMemory(colors, seed) => Ok(format!("{} from {seed}", count(colors.len()))),
-        Source::Database { given, seed: Some((colors, seed)), has_list: false, .. } => {
+        Source::Database { given, seed: Some((colors, seed)), .. } => {
             Ok(format!("{} from {seed}, for {}", count(colors.len()), given.display()))
         }
         Source::Database { given, path, .. } => {

@@ -50,6 +50,7 @@ pub(crate) mod file_lock;
 mod followed;
 pub(crate) mod json;
 mod list;
+pub(crate) mod new_file;
 pub(crate) mod probe;
 mod rows;
 mod wal_files;

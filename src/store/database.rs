@@ -11,13 +11,14 @@
 //!
 //! # Locks
 //!
-//! In the order in which they are taken. All but the first are SQLite's own (`os_unix.c`, `wal.c`),
+//! In the order in which they are taken. All but the first two are SQLite's own (`os_unix.c`, `wal.c`),
 //! which belong to the process (fcntl_locking(2)).
 //!
 //! | lock | on | had by | waited for by |
 //! |---|---|---|---|
-//! | service | FILE, flock(2) | a service that writes, until it ends | a start, [`LOCK_TIME`] |
-//! | shared | FILE, shared bytes | each connection, until it is closed | [`fill`], [`BUSY_TIME`] |
+//! | service | FILE, flock(2) | a service, until it ends | a start, [`LOCK_TIME`] |
+//! | making | the directory, flock(2) | a start, while it makes FILE | another such, [`LOCK_TIME`] |
+//! | shared | FILE, shared bytes | each connection, until it is closed | who has it exclusive, [`BUSY_TIME`] |
 //! | exclusive | FILE, all lock bytes | a change without a WAL | who opens it, [`BUSY_TIME`] |
 //! | in use | FILE-shm, byte 128 | each connection, until it is closed | nobody |
 //! | recovery | FILE-shm, bytes 120 to 122 | the first connection | others, [`BUSY_TIME`] |
@@ -27,7 +28,9 @@
 //!
 //! - Shared, in use and read mark are read locks, which any number may have at once. Of the others,
 //!   one at a time has each.
-//! - Exclusive: taken by [`fill`], by a program while it writes without a WAL, and by whoever
+//! - Making: keeps two first starts apart, until the file that has the service lock is at the path
+//!   of FILE. Whoever makes FILE in place of an empty one has the service lock on both.
+//! - Exclusive: taken by a program while it writes without a WAL, and by whoever
 //!   removes FILE-shm: the last connection when it closes, or a start that was refused. A
 //!   connection that does not get the lock when it closes does not wait, but leaves an empty
 //!   FILE-wal.
@@ -56,7 +59,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags, Params, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags, Params};
 
 use super::colors::Edit;
 use super::rows::{self, check_pages, query_value, read_list};
@@ -93,30 +96,6 @@ pub(crate) struct Database {
     data_version: Option<i64>,
     /// The lock that keeps out other processes of the service; `None` for a read.
     _lock: Option<File>,
-}
-
-/// Creates the table with these colors, durably, in a locked file. False if the file has tables.
-///
-/// Uses a rollback journal. With a WAL, `application_id` would be only in FILE-wal at first, and a
-/// FILE without it counts as one of another program.
-pub(crate) fn fill(path: &Path, colors: &Colors) -> Result<bool, DatabaseError> {
-    let mut connection = connect(path)?;
-    // Without cache_spill, pages are written by the commit alone, the first page first. EXTRA also
-    // syncs the directory, so that FILE and the removal of its journal are durable.
-    connection.execute_batch("PRAGMA cache_spill=OFF; PRAGMA synchronous=EXTRA")?;
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    if query_value::<i64>(&transaction, "SELECT count(*) FROM sqlite_schema")? > 0 {
-        return Ok(false);
-    }
-    transaction.pragma_update(None, "application_id", probe::APPLICATION_ID)?;
-    transaction.pragma_update(None, "user_version", probe::VERSION)?;
-    transaction.execute_batch(rows::SCHEMA)?;
-    for (id, color) in colors.iter() {
-        let fields = color.fields();
-        transaction.prepare_cached(rows::INSERT)?.execute((id, fields.name, fields.value))?;
-    }
-    transaction.commit()?;
-    Ok(true)
 }
 
 /// Reads the list at a path without links by a connection that cannot write: for `--dump` where

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::*;
-use crate::store::file_lock::flock;
+use crate::store::new_file::lock_or_make;
 
 fn color(id: i64, name: &str) -> (i64, Color) {
     (id, Color::new(name, "value"))
@@ -38,8 +38,9 @@ impl Scratch {
         let _ = fs::remove_dir_all(&directory);
         fs::create_dir_all(&directory).unwrap();
         let path = directory.join("colors.db");
-        let lock = flock(&path).unwrap();
-        fill(&path, &list([color(1, "a")])).unwrap();
+        let seed = list([color(1, "a")]);
+        let (lock, is_new) = lock_or_make(&path, Some(&seed), None).unwrap();
+        assert!(is_new);
         let (database, colors) = Database::open(&path, &path, lock).unwrap();
         assert_eq!((ids(&colors), &colors), (vec![1], &list([color(1, "a")])));
         Self { path, database, colors }

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
@@ -26,7 +26,7 @@ const FILE_NAME_BYTES_MAX: usize = 255 - 8;
 
 /// True if there is a database of colors, false if the file is missing or empty; an error for
 /// anything else.
-fn inspect(path: &Path) -> Result<bool, DatabaseError> {
+pub(super) fn inspect(path: &Path) -> Result<bool, DatabaseError> {
     let unusable = |reason: &str| Err(DatabaseError::Unusable(reason.to_owned()));
     let last = path.as_os_str().as_bytes().rsplit(|byte| *byte == b'/').next();
     let is_directory = matches!(last, Some(b"" | b"." | b".."));
@@ -52,11 +52,8 @@ fn inspect(path: &Path) -> Result<bool, DatabaseError> {
         start.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(i32::from_be_bytes)
     };
     let is_database = start.starts_with(b"SQLite format 3\0");
-    // A first start that was killed may leave zeros, or a header without a list.
-    let may_be_unfinished =
-        start.iter().all(|byte| *byte == 0) || is_database && number(68) == Some(APPLICATION_ID);
     match (number(68), number(60)) {
-        _ if start.is_empty() || may_be_unfinished && rolls_back_to_empty(path) => Ok(false),
+        _ if start.is_empty() => Ok(false),
         (Some(APPLICATION_ID), Some(..=VERSION)) if is_database => Ok(true),
         (Some(APPLICATION_ID), Some(_)) if is_database => Err(DatabaseError::Newer),
         (Some(0), _) if is_database => Err(DatabaseError::Unmarked(path.clone())),
@@ -95,29 +92,6 @@ fn check_path_length(path: &Path) -> Result<(), DatabaseError> {
         )));
     }
     Ok(())
-}
-
-/// Whether FILE-journal has a transaction: one that is under way, or one that was interrupted.
-/// SQLite rolls an interrupted one back, which may leave FILE empty.
-///
-/// With `PRAGMA journal_mode=PERSIST` the journal stays after a commit, with 0 as its first byte.
-pub(crate) fn has_journal(path: &Path) -> bool {
-    let mut first = [0];
-    let journal = File::open(with_suffix(path, "-journal"));
-    match journal.and_then(|journal| journal.read_exact_at(&mut first, 0)) {
-        Ok(()) => first != [0],
-        Err(error) => ![ErrorKind::NotFound, ErrorKind::UnexpectedEof].contains(&error.kind()),
-    }
-}
-
-/// Whether SQLite will roll FILE back to 0 bytes: FILE-journal says that FILE had no pages, as
-/// before a first start that was killed (<https://sqlite.org/fileformat2.html>, section 3).
-fn rolls_back_to_empty(path: &Path) -> bool {
-    let mut header = [0; 20];
-    let journal = File::open(with_suffix(path, "-journal"));
-    journal.and_then(|journal| journal.read_exact_at(&mut header, 0)).is_ok()
-        && header.starts_with(&[0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7])
-        && header.ends_with(&[0; 4])
 }
 
 /// Makes the names of FILE and of the files beside it durable.
@@ -162,6 +136,9 @@ pub(super) fn refused(operation: &'static str, path: &Path, error: &io::Error) -
                 .to_owned(),
         );
     }
+    if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) {
+        return DatabaseError::Full;
+    }
     let seen = path.ancestors().find_map(|part| Some((part, fs::metadata(part).ok()?)));
     let (operation, path, cause) = match (error.kind(), seen) {
         (ErrorKind::PermissionDenied, Some((part, there))) => {
@@ -199,7 +176,7 @@ fn resolve(path: &Path) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
 
-fn directory_of(path: &Path) -> &Path {
+pub(super) fn directory_of(path: &Path) -> &Path {
     path.parent().unwrap_or(path)
 }
 

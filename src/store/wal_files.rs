@@ -65,10 +65,9 @@ impl SharedMemory {
         let made_beside = made.is_ok().then(|| path.to_owned());
         let file = made.or_else(|_| options.open(&shm)).map_err(failed)?;
         if made_beside.is_some() {
-            // SQLite gives a new FILE-shm the owner and the mode of FILE as well (os_unix.c).
-            file.set_permissions(Permissions::from_mode(mode)).map_err(failed)?;
-            // Only root may do this. Other users own FILE themselves in most cases.
-            let _ = fchown(&file, Some(owner.uid()), Some(owner.gid()));
+            // SQLite does the same (os_unix.c). Only root may give files away. Other users own FILE
+            // themselves in most cases.
+            let _ = give_owner_and_mode_of(&owner, &file);
         }
         Ok(Self { file, path: shm, made_beside, allocated: 0 })
     }
@@ -83,7 +82,6 @@ impl SharedMemory {
                 Ok(()) => self.allocated = needed,
                 // The file system cannot allocate in advance.
                 Err(Errno::OPNOTSUPP) => self.allocated = self.length(),
-                Err(Errno::NOSPC | Errno::DQUOT) => return Err(DatabaseError::Full),
                 Err(error) => {
                     return Err(probe::refused("allocate", &self.path, &error.into()));
                 }
@@ -237,8 +235,14 @@ fn set_lock(file: &File, kind: i32) -> io::Result<bool> {
     }
 }
 
+/// Gives a new file the owner and the mode of another.
+pub(super) fn give_owner_and_mode_of(other: &Metadata, file: &File) -> io::Result<()> {
+    file.set_permissions(Permissions::from_mode(other.mode() & 0o777))?;
+    fchown(file, Some(other.uid()), Some(other.gid()))
+}
+
 /// Device and inode, which no other file has.
-fn id_of(file: &Metadata) -> (u64, u64) {
+pub(super) fn id_of(file: &Metadata) -> (u64, u64) {
     (file.dev(), file.ino())
 }
 

@@ -238,7 +238,7 @@ mod tests {
 
     use rusqlite::Connection;
 
-    use super::super::{Action, Color, database, file_lock};
+    use super::super::{Action, Color, new_file};
     use super::*;
     use crate::tag::{Conditions, Tag, TagCondition};
 
@@ -247,8 +247,7 @@ mod tests {
     fn open(directory: &Path) -> (Store, Writer, Receiver<Result<Outcome, DatabaseError>>) {
         fs::create_dir_all(directory).unwrap();
         let path = directory.join("colors.db");
-        let lock = file_lock::flock(&path).unwrap();
-        database::fill(&path, &Colors::default()).unwrap();
+        let (lock, _) = new_file::lock_or_make(&path, Some(&Colors::default()), None).unwrap();
         let (database, colors) = Database::open(&path, &path, lock).unwrap();
         let (store, writer) = Writer::new(database, colors, 1 << 20);
         let (sender, outcomes) = mpsc::channel();

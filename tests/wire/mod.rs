@@ -7,6 +7,7 @@ mod data_file;
 mod database_files;
 mod durable;
 mod failing_disk;
+mod first_start;
 mod follow_recipes;
 mod following;
 mod following_strangers;

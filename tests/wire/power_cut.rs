@@ -30,14 +30,16 @@ fn whole_calls(trace: &str) -> Vec<String> {
 /// What a disk writes as a whole, in bytes.
 const SECTOR: usize = 512;
 
+/// What a sector of the disk has before it is first written.
+const BEFORE: u8 = 0xa5;
+
 /// How many disks are made after each call: with nothing of what was not synced, with all of it,
 /// with that of the calls before a random one, and with random parts.
-const DISKS: usize = 6;
+const DISKS: usize = 7;
 
 /// The system calls that change the disk, and those that answer. Processors that came late to
 /// Linux, like aarch64, have unlinkat alone.
-const CALLS: &str =
-    "trace=openat,?unlink,unlinkat,pwrite64,ftruncate,fsync,fdatasync,sendto,sendmsg,writev";
+const CALLS: &str = "trace=openat,?unlink,unlinkat,?rename,?renameat,renameat2,pwrite64,ftruncate,fsync,fdatasync,sendto,sendmsg,writev";
 
 /// `HTTP/1.1 ` as strace prints it with the option -xx.
 const ANSWER: &str = r"\x48\x54\x54\x50\x2f\x31\x2e\x31\x20";
@@ -48,6 +50,16 @@ enum Change {
     Bytes(usize, Vec<u8>),
     Length(usize),
     Name(String, Option<usize>),
+    Rename(String, String),
+}
+
+/// What a cut leaves of a part that is not synced.
+#[derive(Clone, Copy, PartialEq)]
+enum Left {
+    All,
+    Nothing,
+    /// Of a sector, the place: the file is as long, and has what the disk had there before.
+    Place,
 }
 
 /// What the disk may write or not: a sector, a length, or a name.
@@ -80,12 +92,13 @@ impl Disk {
         let Some((call, arguments)) = line.split_once('(') else { return false };
         // as a string, or behind the number of the descriptor (-y)
         let path = arguments.split(['"', '<', '>']);
-        let mut paths = path.map(|path| String::from_utf8(bytes_of(path)).unwrap_or_default());
-        let path = paths.find_map(|path| {
+        let paths = path.map(|path| String::from_utf8(bytes_of(path)).unwrap_or_default());
+        let mut names = paths.filter_map(|path| {
             let name = Path::new(&path).strip_prefix(directory).ok()?;
             Some(name.to_str().unwrap().to_owned())
         });
-        let Some(name) = path else { return false };
+        let Some(name) = names.next() else { return false };
+        let to = names.next();
         let number = |place: usize| {
             let numbers = arguments.split([')', ' ']).filter(|text| !text.contains(['"', '<']));
             numbers.map(|text| text.trim_end_matches(',').parse().unwrap()).nth(place).unwrap()
@@ -102,6 +115,12 @@ impl Disk {
             ("unlink" | "unlinkat", Some(_)) => {
                 self.names.remove(&name);
                 self.add(0, Change::Name(name, None));
+            }
+            ("rename" | "renameat" | "renameat2", Some(file)) if !has_failed => {
+                let to = to.unwrap();
+                self.names.remove(&name);
+                self.names.insert(to.clone(), file);
+                self.add(0, Change::Rename(name, to));
             }
             ("pwrite64", Some(file)) => {
                 let bytes = bytes_of(arguments.split('"').nth(1).unwrap());
@@ -130,13 +149,17 @@ impl Disk {
         self.parts.push(Part { change, call, file, is_synced: false, has_failed: false });
     }
 
-    /// What a cut leaves. `is_there`: whether a part of this call is there that is not synced.
-    fn cut(&self, mut is_there: impl FnMut(usize) -> bool) -> Files {
+    /// What a cut leaves. `left`: of a part of this call that is not synced.
+    fn cut(&self, mut left: impl FnMut(usize) -> Left) -> Files {
         let (mut names, mut files) = (BTreeMap::new(), vec![Vec::new(); self.files + 1]);
         for part in &self.parts {
             let bytes: &mut Vec<u8> = &mut files[part.file];
+            let left = if part.is_synced { Left::All } else { left(part.call) };
             match &part.change {
-                _ if !part.is_synced && !is_there(part.call) => {}
+                Change::Bytes(start, written) if left == Left::Place => {
+                    bytes.resize(bytes.len().max(start + written.len()), BEFORE);
+                }
+                _ if left != Left::All => {}
                 Change::Length(length) => bytes.resize(*length, 0),
                 Change::Bytes(start, written) => {
                     let end = start + written.len();
@@ -145,6 +168,11 @@ impl Disk {
                 }
                 Change::Name(name, Some(file)) => drop(names.insert(name.clone(), *file)),
                 Change::Name(name, None) => drop(names.remove(name)),
+                Change::Rename(from, to) => {
+                    if let Some(file) = names.remove(from) {
+                        names.insert(to.clone(), file);
+                    }
+                }
             }
         }
         names.into_iter().map(|(name, file)| (name, files[file].clone())).collect()
@@ -228,10 +256,12 @@ fn what_was_acknowledged_survives_a_power_cut_after_any_call_and_what_was_refuse
             for number in 0..DISKS {
                 let random_call = random.usize(disk.calls.saturating_sub(15)..=disk.calls);
                 let files = disk.cut(|call| match number {
-                    0 => false,
-                    1 => true,
-                    2..4 => call <= random_call,
-                    _ => random.bool(),
+                    0 => Left::Nothing,
+                    1 => Left::All,
+                    2..4 if call <= random_call => Left::All,
+                    2..4 => Left::Nothing,
+                    4 => [Left::All, Left::Nothing][random.usize(..2)],
+                    _ => [Left::All, Left::Nothing, Left::Place][random.usize(..3)],
                 });
                 if seen.insert((answered, files.clone())) {
                     check_disk(&files, &seed, [acknowledged, answered + 1]);

@@ -1,0 +1,142 @@
+//! Makes FILE: whole, or not at all.
+//!
+//! The database is written to [`NEW_NAME`] in the directory of FILE, which is synced and then
+//! renamed. So what a later start finds at FILE is whole, whenever this one was cut off. A new file
+//! that is left is removed by the next start that makes one.
+//!
+//! An empty FILE, which somebody has made with an owner and a mode, is replaced by a file with the
+//! same ones. Anything else that is at the path by then stays.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+use rusqlite::Connection;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+
+use super::wal_files::{give_owner_and_mode_of, id_of};
+use super::{Colors, DatabaseError, file_lock, probe, rows};
+
+/// Mode of a new file, less what the umask takes. SQLite gives FILE-wal and FILE-shm the mode and
+/// the owner of FILE.
+const NEW_FILE_MODE: u32 = 0o600;
+
+/// The name of a new file until it is whole. The lock on the directory keeps two starts from using
+/// it at once.
+const NEW_NAME: &str = ".colors-new";
+
+/// The service lock on FILE, and whether FILE was made for it. `locked`: the lock, if the caller
+/// has it. `seed`: the colors of a FILE that is missing or empty; `None` if there was a list.
+pub(crate) fn lock_or_make(
+    path: &Path,
+    seed: Option<&Colors>,
+    mut locked: Option<File>,
+) -> Result<(File, bool), DatabaseError> {
+    loop {
+        let lock = match locked.take() {
+            Some(lock) => Some(lock),
+            None => file_lock::lock_file(path)?,
+        };
+        match (lock, seed) {
+            (Some(lock), _) if probe::inspect(path)? => return Ok((lock, false)),
+            (_, None) => return Err(DatabaseError::Missing),
+            (empty, Some(colors)) => {
+                if let Some(lock) = make(path, colors, empty.as_ref())? {
+                    return Ok((lock, true));
+                }
+                // Another start has just made it.
+            }
+        }
+    }
+}
+
+/// Makes FILE, with the service lock on it. `empty`: the FILE to replace. `None` if there is a FILE
+/// that is not empty.
+fn make(path: &Path, colors: &Colors, empty: Option<&File>) -> Result<Option<File>, DatabaseError> {
+    let _lock = file_lock::lock_directory(path)?;
+    if fs::metadata(path).is_ok_and(|there| there.len() > 0) {
+        return Ok(None);
+    }
+    let new = path.with_file_name(NEW_NAME);
+    let failed = |error: io::Error| probe::refused("make", &new, &error);
+    remove(&new)?;
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true).mode(NEW_FILE_MODE);
+    let file = options.open(&new).map_err(failed)?;
+    let _removal = Removal(&new);
+    // Nobody else has a lock on a new file.
+    file.try_lock().map_err(|_| DatabaseError::Busy)?;
+    if let Some(empty) = empty {
+        let empty = empty.metadata().map_err(failed)?;
+        give_owner_and_mode_of(&empty, &file).map_err(|_| {
+            let reason = "it is empty, and this process may not give its owner and group to a new \
+                          file; remove it, or run this as root";
+            DatabaseError::Unusable(reason.to_owned())
+        })?;
+    }
+    file.write_all_at(&image_of(colors)?, 0).map_err(failed)?;
+    file.sync_all().map_err(failed)?;
+    // SQLite would apply to the new FILE what one that is gone has left.
+    let has_wal = remove(&probe::with_suffix(path, "-wal"))?;
+    let has_journal = remove(&probe::with_suffix(path, "-journal"))?;
+    if has_wal || has_journal {
+        probe::sync_directory(path)?;
+    }
+    let is_renamed = rename(&new, path, empty).map_err(failed)?;
+    Ok(is_renamed.then_some(file))
+}
+
+/// Removes a new file that was not renamed.
+struct Removal<'a>(&'a Path);
+
+impl Drop for Removal<'_> {
+    fn drop(&mut self) {
+        // The next start that makes a file removes one that stays.
+        let _ = fs::remove_file(self.0);
+    }
+}
+
+/// False if there is no such file.
+fn remove(path: &Path) -> Result<bool, DatabaseError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        removed => removed.map(|()| true).map_err(|error| probe::refused("remove", path, &error)),
+    }
+}
+
+/// The bytes of a database with these colors.
+fn image_of(colors: &Colors) -> Result<Vec<u8>, DatabaseError> {
+    let mut connection = Connection::open_in_memory()?;
+    let transaction = connection.transaction()?;
+    transaction.pragma_update(None, "application_id", probe::APPLICATION_ID)?;
+    transaction.pragma_update(None, "user_version", probe::VERSION)?;
+    transaction.execute_batch(rows::SCHEMA)?;
+    for (id, color) in colors.iter() {
+        let fields = color.fields();
+        transaction.prepare_cached(rows::INSERT)?.execute((id, fields.name, fields.value))?;
+    }
+    transaction.commit()?;
+    Ok(connection.serialize("main")?.to_vec())
+}
+
+/// Renames a file to FILE. False if there is a FILE other than `empty`.
+fn rename(new: &Path, path: &Path, empty: Option<&File>) -> io::Result<bool> {
+    if let Some(empty) = empty {
+        let there = fs::metadata(path)?;
+        let is_same = there.len() == 0 && id_of(&there) == id_of(&empty.metadata()?);
+        return if is_same { fs::rename(new, path).map(|()| true) } else { Ok(false) };
+    }
+    let renamed = match renameat_with(CWD, new, CWD, path, RenameFlags::NOREPLACE) {
+        // Not on this file system. A link replaces nothing either.
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            fs::hard_link(new, path).and_then(|()| fs::remove_file(new))
+        }
+        renamed => renamed.map_err(io::Error::from),
+    };
+    match renamed {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+        renamed => renamed.map(|()| true),
+    }
+}
