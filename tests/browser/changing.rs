@@ -381,3 +381,14 @@ fn a_read_only_service_shows_no_controls() {
     let _server = browser.show(Server::start(&[]));
     browser.until(CONTROLS);
 }
+
+#[test]
+fn a_copy_says_of_which_list_it_is_one() {
+    let (Some(browser), writer) = (browse(), Server::start(&[])) else { return };
+    let url = format!("http://{}", writer.address);
+    let _copy = browser.show(Server::start(&["--follow", &url]));
+    browser.expect_text("#readOnly", &format!("Follows {url}, read-only"));
+    assert_eq!(browser.run(CONTROLS), 0);
+    writer.ask("DELETE", "/colors/rebeccapurple", "").expect_status(200);
+    browser.until("return !document.body.textContent.includes('rebeccapurple')");
+}
