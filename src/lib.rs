@@ -11,13 +11,14 @@
 //!   - `failure`: why a start fails, in words that say what to do
 //!   - `fuzzing`: what fuzz targets call; in no other build
 //! - `server`: sockets and threads
-//!   - `server`: the accept loop, and what it shares with the workers
+//!   - `server`: what the accept loop and the workers share
+//!   - `accept`: the accept loop, which takes signals as well
 //!   - `listen`: addresses, the sockets that listen there, and the files of unix sockets
 //!   - `limits`: how much clients may use, and each connection's part of it
 //!   - `worker`: an event loop, which keeps its connections until they end
 //!   - `yielding`: what a worker does before it sleeps
-//!   - `inbox`: how other threads reach a worker
-//!   - `watches`: which connections wait for a change, and which a change affects
+//!   - `inbox`: the mailbox of a worker
+//!   - `watches`: which connections wait for a change, and which a change concerns
 //!   - `connection`: the state machine of a connection
 //!   - `connection/sending`: responses, and what follows them
 //!   - `connection/pending`: answers that come later
@@ -77,7 +78,7 @@
 //!
 //! **A read.**
 //!
-//! 1. A socket is readable: `Worker::serve` gives `Event::Ready` to the `Connection`, which
+//! 1. A socket is readable: `Worker::serve` gives `Event::Socket` to the `Connection`, which
 //!    receives and parses the `Request`.
 //! 2. `Service::respond` finds the color in the current version of the list, and makes the
 //!    `Response`.
@@ -90,14 +91,16 @@
 //!    `State::AwaitingAnswer`.
 //! 2. The `Writer` takes all changes that wait, finds the `Outcome` and the `Edit` of each on a
 //!    clone of the list, commits (FILE-wal is synced), and publishes the clone.
-//! 3. `Event::Outcome` comes to the worker's inbox; `Service::respond_to_outcome` makes the
-//!    response: 500 if the commit failed.
+//! 3. The outcome comes to the worker's inbox as `Mail::Reply`, and to `Connection::reply`;
+//!    `Service::respond_to_outcome` makes the response: 500 if the commit failed.
+//! 4. Who publishes a version says which edits have led to it: `Watches::mark` finds who waits for
+//!    these colors or for the list, and `Connection::ask_again` asks the service once more.
 //!
 //! **A deadline.**
 //!
 //! 1. After each event, `Connection::next_check` tells the worker when to look.
 //! 2. `Worker::end_overdue` asks `Connection::deadline` of all.
-//! 3. `Event::Overdue` reaches the table of events and states, `Connection::handle`: a 408, a 304
+//! 3. `Event::Overdue` reaches the table of states and events, `Connection::handle`: a 408, a 304
 //!    or the end.
 //!
 //! **The stop.**

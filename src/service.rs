@@ -23,7 +23,7 @@ use crate::http::Response;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::server_state::ServerState;
-use crate::store::{Store, Ticket};
+use crate::store::{Later, Store, Ticket};
 
 /// What requests are answered from.
 pub(crate) struct Service {
@@ -58,35 +58,34 @@ pub(crate) struct RequestContext {
     /// A request for a foreign host name is refused.
     pub(crate) checks_host: bool,
     /// No other client waits meanwhile. Otherwise an answer that takes long is
-    /// [`Answer::Deferred`].
+    /// [`Later::OnPool`].
     pub(crate) may_take_long: bool,
     /// Who gets the outcome of a change that has to be saved first.
     pub(crate) ticket: Ticket,
 }
 
+/// What comes of a request.
 pub(crate) enum Answer {
-    Now(Response),
+    Ready(Response),
     /// The head of the request is refused.
     Refused(Response),
     /// What the client has is current, and it would rather wait for a change.
-    MayWait(Box<NotModified>),
-    /// When the change is saved, its outcome is delivered, and
-    /// [`Service::respond_to_outcome`] makes the response.
-    Saving,
-    /// The answer would take long: ask again on a thread that no other client waits for, with
+    Wait(Box<LongPoll>),
+    /// [`Later::Saving`]: when the change is saved, its outcome is delivered, and
+    /// [`Service::respond_to_outcome`] makes the response. [`Later::OnPool`]: ask again with
     /// [`RequestContext::may_take_long`].
-    Deferred,
+    Later(Later),
 }
 
-/// A response that the client would rather wait than get (RFC 7240 §4.3).
+/// A read that is to wait until its representation changes (RFC 7240 §4.3).
 #[derive(Debug)]
-pub(crate) struct NotModified {
+pub(crate) struct LongPoll {
     /// What the client waits for.
     pub(crate) subject: Subject,
     /// How long it waits: at most 300 s.
     pub(crate) seconds: u16,
     /// The response when nothing changes.
-    pub(crate) response: Response,
+    pub(crate) not_modified: Response,
 }
 
 /// What has to change for a client that waits.

@@ -103,14 +103,15 @@ pub(crate) struct Ticket {
     pub(crate) connection: u64,
 }
 
-/// What became of a change at once.
-pub(crate) enum Submitted {
-    Decided(Outcome),
-    /// The change has to be saved. Its outcome is delivered later: when the change is on the disk
-    /// and readers see it, or when it has failed.
-    Queued,
-    /// Nothing was done: the change would take long, and must not.
-    WouldTakeLong,
+/// Why there is no outcome, or no answer, yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Later {
+    /// The change has to be saved. Its outcome is delivered when the change is on the disk and
+    /// readers see it, or when it has failed.
+    Saving,
+    /// Nothing was done, since it would take long: ask again on a thread that no other client waits
+    /// for, and allow it.
+    OnPool,
 }
 
 /// Takes the outcome of a change that was saved, or could not be.
@@ -144,16 +145,18 @@ impl Store {
 
     /// Makes a change, or has the writer make it. `may_take_long`: also a change with a condition
     /// for which the tag of a long list has to be computed.
-    pub(crate) fn submit(&self, change: Change, ticket: Ticket, may_take_long: bool) -> Submitted {
+    pub(crate) fn submit(
+        &self,
+        change: Change,
+        ticket: Ticket,
+        may_take_long: bool,
+    ) -> Result<Outcome, Later> {
         match &self.storage {
-            Storage::InMemory => match self.list.make(&change, may_take_long) {
-                Some(outcome) => Submitted::Decided(outcome),
-                None => Submitted::WouldTakeLong,
-            },
+            Storage::InMemory => self.list.make(&change, may_take_long).ok_or(Later::OnPool),
             Storage::Database(writer, _) => {
                 // Fails if the writer has ended. Then the service ends, and answers nobody.
                 let _ = writer.send(WriterMessage::Change(change, Asker::Connection(ticket)));
-                Submitted::Queued
+                Err(Later::Saving)
             }
         }
     }

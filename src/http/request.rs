@@ -5,6 +5,12 @@ use std::sync::LazyLock;
 
 use tiny_http::Method;
 
+/// Most entity tags in a request that may wait. A client that waits has one, or a few.
+const WAIT_TAGS_MAX: usize = 4;
+
+/// Most bytes that are kept of a request that may wait: a name in a path, and a token.
+const WAIT_BYTES_MAX: usize = 2048;
+
 use super::conditional::ParsedConditions;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -126,6 +132,26 @@ impl Request {
     /// send (Fetch standard, CORS protocol).
     pub(crate) fn is_preflight(&self) -> bool {
         self.method == Method::Options && self.kept().preflight_method.is_some()
+    }
+
+    /// Whether the request may be kept until something changes. If many do, their tags are compared
+    /// at each change, and they take memory that no other limit counts.
+    pub(crate) fn may_wait(&self) -> bool {
+        self.kept().conditions.tags <= WAIT_TAGS_MAX && self.kept_bytes() <= WAIT_BYTES_MAX
+    }
+
+    /// Bytes of what is kept of the head, but for its entity tags.
+    fn kept_bytes(&self) -> usize {
+        let Some(fields) = &self.kept_fields else { return self.target.len() };
+        let texts = [
+            &fields.content_coding,
+            &fields.origin,
+            &fields.sec_fetch_site,
+            &fields.preflight_method,
+        ];
+        let texts = texts.into_iter().flatten().map(String::len).sum::<usize>();
+        let host = fields.host.text().map_or(0, str::len);
+        self.target.len() + size_of::<KeptFields>() + texts + host
     }
 
     /// Bytes of memory that the request counts for: its head and its content.

@@ -8,7 +8,6 @@ use std::io;
 use std::mem::replace;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,12 +15,12 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
-use self::pending::{Timing, Waiting};
-pub(super) use self::sending::panicked;
+pub(super) use self::pending::Job;
+use self::pending::{Waiting, ask};
 use self::sending::{overloaded, timed_out};
-use super::inbox::Inbox;
 use super::limits::{Quota, memory_of};
 use super::output::Output;
+use super::watches::Watches;
 use super::{Shared, access_log};
 use crate::http::{Parser, ProtocolError, Request};
 use crate::metrics::{Closing, WorkerCounters};
@@ -60,7 +59,13 @@ enum State {
     /// The answer to a request, which takes long, or whose change has to be saved first. Nothing is
     /// received meanwhile, so that requests are answered in order. There is no deadline: until the
     /// writer or the pool has answered, the request stays in memory, and has to be counted.
-    AwaitingAnswer { request: Arc<Request>, timing: Timing },
+    AwaitingAnswer {
+        request: Arc<Request>,
+        /// When it began to wait for a change, if it has.
+        waited_since: Option<Instant>,
+        /// The change is saved, and the time that it has taken is counted as that of a save.
+        is_saved: bool,
+    },
     /// A change of what its request names (RFC 7240 §4.3).
     Waiting(Box<Waiting>),
     /// Room in the socket for more of the output.
@@ -94,20 +99,26 @@ enum AfterSend {
     Linger,
 }
 
+/// What happens to a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// What [`Next::Wait`] waits for is there, or the connection has ended.
-    Ready,
+    Socket,
     /// Its turn in the run queue has come. It was queued by [`Next::Queue`], or because what its
     /// request waits for may have changed.
-    Resume,
-    /// From the writer: what came of a change, or why it could not be saved.
-    Outcome(Result<Outcome, DatabaseError>),
-    /// From the pool: an answer that took long to make.
-    Answer(Box<Answer>),
+    Turn,
     /// [`Connection::deadline`] has passed.
     Overdue,
     /// There are too many connections, and this one has stalled.
     Evicted,
+}
+
+/// What comes of a request whose answer a connection awaits.
+pub(super) enum Reply {
+    /// From the writer: what came of a change, or why it could not be saved.
+    Outcome(Result<Outcome, DatabaseError>),
+    /// From the pool.
+    Answer(Answer),
 }
 
 /// What the worker has to do for the connection next.
@@ -116,15 +127,18 @@ pub(super) enum Next {
     /// Wait for these events on the socket. If there are none, take it out of epoll, which would
     /// otherwise report in every pass that the client has gone.
     Wait(EventFlags),
-    /// Send [`Event::Resume`] when the other connections have been served.
+    /// Send [`Event::Turn`] when the other connections have been served.
     Queue,
     Close,
 }
 
 /// What a connection needs of its worker in one pass of the event loop.
 pub(super) struct LoopContext<'a> {
-    /// The worker's inbox.
-    pub(super) inbox: &'a Arc<Inbox>,
+    pub(super) shared: &'a Shared,
+    /// The number of the worker.
+    pub(super) worker: usize,
+    /// Which of the worker's connections wait for a change of the list.
+    pub(super) watches: &'a Arc<Watches>,
     /// The id of the connection that is served.
     pub(super) id: u64,
     /// The phase of the service when the pass began.
@@ -135,18 +149,38 @@ pub(super) struct LoopContext<'a> {
     pub(super) date: &'a str,
     /// The receive buffer of all connections.
     pub(super) scratch: &'a mut [u8],
-    /// Requests that have the time of the pass ([`Timing::Pass`]).
+    /// Requests that were received and answered in this pass.
     pub(super) answered: u64,
+    /// What the connection has left for the pool.
+    pub(super) job: Option<Job>,
 }
 
 impl<'a> LoopContext<'a> {
-    pub(super) fn shared(&self) -> &'a Shared {
-        &self.inbox.shared
+    pub(super) fn new(
+        shared: &'a Shared,
+        watches: &'a Arc<Watches>,
+        now: Instant,
+        scratch: &'a mut [u8],
+    ) -> Self {
+        let phase = shared.server.phase();
+        let worker = watches.worker;
+        Self {
+            shared,
+            worker,
+            watches,
+            id: 0,
+            phase,
+            now,
+            date: "",
+            scratch,
+            answered: 0,
+            job: None,
+        }
     }
 
     /// The worker's counters.
     pub(super) fn counters(&self) -> &'a WorkerCounters {
-        &self.inbox.shared.service.metrics.workers[self.inbox.worker]
+        &self.shared.service.metrics.workers[self.worker]
     }
 }
 
@@ -161,7 +195,8 @@ pub(super) struct Connection {
     state: State,
     /// No whole request has arrived yet.
     is_new: bool,
-    /// When the pass began in which the last bytes were received.
+    /// When the pass began in which the last bytes were received, or in which the wait for a change
+    /// ended: the time before that is not the service's own.
     received_at: Instant,
     quota: Quota,
 }
@@ -190,8 +225,28 @@ impl Connection {
     /// Receives, answers and sends as far as possible.
     pub(super) fn advance(&mut self, event: Event, context: &mut LoopContext<'_>) -> Next {
         let state = replace(&mut self.state, State::Closed);
-        let handled = self.handle(event, state, context);
-        let Transition(state, next) = handled.unwrap_or_else(|error| match error.kind() {
+        let transition = self.handle(event, state, context);
+        self.enter(transition, context)
+    }
+
+    /// Goes on with the request whose answer it awaits.
+    pub(super) fn reply(&mut self, reply: Reply, context: &mut LoopContext<'_>) -> Next {
+        match replace(&mut self.state, State::Closed) {
+            State::AwaitingAnswer { request, waited_since, is_saved } => {
+                let transition = self.handle_reply(request, reply, waited_since, is_saved, context);
+                self.enter(transition, context)
+            }
+            // No other state has asked for anything. It goes on with what it does.
+            other => {
+                self.state = other;
+                self.advance(Event::Turn, context)
+            }
+        }
+    }
+
+    /// Enters the next state, and counts the memory that the connection has in it.
+    fn enter(&mut self, transition: io::Result<Transition>, context: &LoopContext<'_>) -> Next {
+        let Transition(state, next) = transition.unwrap_or_else(|error| match error.kind() {
             // By TCP_USER_TIMEOUT.
             io::ErrorKind::TimedOut => self.close(Closing::Unread, context),
             // The client has gone.
@@ -200,7 +255,7 @@ impl Connection {
         self.state = state;
         let request = match &self.state {
             State::AwaitingAnswer { request, .. } => memory_of(request),
-            State::Waiting(waiting) => memory_of(&waiting.request),
+            // What waits is short: `Request::may_wait`.
             _ => 0,
         };
         self.quota.set_memory(self.parser.memory() + self.output.memory() + request);
@@ -223,8 +278,8 @@ impl Connection {
                 };
                 *since + time
             }
-            State::Waiting(waiting) if is_stopping => waiting.wait.begun,
-            State::Waiting(waiting) => waiting.wait.end(),
+            State::Waiting(waiting) if is_stopping => waiting.since,
+            State::Waiting(waiting) => waiting.end(),
             State::Sending { since, .. } => *since + options.request_timeout,
             State::Lingering { since, .. } => *since + LINGER_TIME,
         };
@@ -235,7 +290,7 @@ impl Connection {
     pub(super) fn stalled_since(&self) -> Option<Instant> {
         match &self.state {
             State::AwaitingAnswer { .. } | State::Closed => None,
-            State::Waiting(waiting) => Some(waiting.wait.begun),
+            State::Waiting(waiting) => Some(waiting.since),
             State::Receiving { since }
             | State::Sending { since, .. }
             | State::Lingering { since, .. } => Some(*since),
@@ -248,67 +303,66 @@ impl Connection {
         if self.output.shared_content().is_some() {
             return Some(context.now + OLD_TIME);
         }
-        self.deadline(context.phase, &context.shared().service.options)
+        self.deadline(context.phase, &context.shared.service.options)
     }
 
-    /// What each event means in each state. All else is called from here.
+    /// What each event means in each state. All else is called from here, and from
+    /// [`Connection::reply`].
     fn handle(
         &mut self,
         event: Event,
         state: State,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
-        match (event, state) {
-            (Event::Ready, State::Receiving { since }) => self.receive_requests(since, context),
-            (Event::Resume, State::Receiving { since }) => self.answer_requests(since, context),
-            (Event::Overdue, State::Receiving { .. }) if !self.parser.is_idle() => {
+        match (state, event) {
+            (State::Receiving { since }, Event::Socket) => self.receive_requests(since, context),
+            (State::Receiving { since }, Event::Turn) => self.answer_requests(since, context),
+            (State::Receiving { .. }, Event::Overdue) if !self.parser.is_idle() => {
                 context.counters().closed(Closing::Request).inc();
                 self.refuse(None, timed_out(), context)
             }
-            (Event::Overdue, State::Receiving { .. }) => Ok(self.close(Closing::Idle, context)),
-            (Event::Evicted, State::Receiving { .. }) => {
+            (State::Receiving { .. }, Event::Overdue) => Ok(self.close(Closing::Idle, context)),
+            (State::Receiving { .. }, Event::Evicted) => {
                 if !self.parser.is_idle() {
                     self.refuse(None, overloaded(), context)?;
                 }
                 Ok(self.close(Closing::NoRoom, context))
             }
 
-            (Event::Outcome(outcome), State::AwaitingAnswer { request, .. }) => {
-                self.handle_outcome(request, outcome, context)
-            }
-            (Event::Answer(answer), State::AwaitingAnswer { request, timing }) => {
-                self.handle_answer(request, *answer, timing, context)
-            }
-            // The client sent more, or has ended. Epoll would report that in every pass.
-            (Event::Ready, awaiting @ State::AwaitingAnswer { .. }) => {
+            // The client sent more, or has ended: epoll would report that in every pass. No other
+            // event comes, since this state has no deadline, and the run queue does not have it.
+            (awaiting @ State::AwaitingAnswer { .. }, _) => {
                 Ok(Transition(awaiting, Next::Wait(EventFlags::empty())))
             }
 
-            (Event::Ready, State::Waiting(waiting)) => self.receive_while_waiting(waiting, context),
-            (Event::Resume, State::Waiting(waiting)) => self.ask_again(waiting, context),
-            (Event::Overdue, State::Waiting(waiting)) => self.end_wait(*waiting, None, context),
-            (Event::Evicted, State::Waiting(waiting)) => {
-                self.end_wait(*waiting, None, context)?;
+            (State::Waiting(waiting), Event::Socket) => {
+                self.receive_while_waiting(waiting, context)
+            }
+            (State::Waiting(waiting), Event::Turn) => self.ask_again(waiting, context),
+            (State::Waiting(waiting), Event::Overdue) => self.end_wait(*waiting, context),
+            (State::Waiting(waiting), Event::Evicted) => {
+                self.end_wait(*waiting, context)?;
                 // The client has sent nothing for which the kernel would reset the connection. One
                 // that lingered would still be one too many, and another would be closed for it.
                 Ok(self.close(Closing::NoRoom, context))
             }
 
-            (Event::Ready | Event::Resume, State::Sending { then, since }) => {
+            (State::Sending { then, since }, Event::Socket | Event::Turn) => {
                 self.send_more(then, since, None, context)
             }
-            (Event::Overdue, State::Sending { then, since }) => {
+            (State::Sending { then, since }, Event::Overdue) => {
                 self.send_more(then, since, Some(Closing::Unread), context)
             }
-            (Event::Evicted, State::Sending { then, since }) => {
+            (State::Sending { then, since }, Event::Evicted) => {
                 self.send_more(then, since, Some(Closing::NoRoom), context)
             }
 
-            (Event::Ready, State::Lingering { left, since }) => {
+            (State::Lingering { left, since }, Event::Socket | Event::Turn) => {
                 self.drop_received(left, since, context.scratch)
             }
-            (Event::Overdue | Event::Evicted, State::Lingering { .. }) => Ok(Transition::close()),
-            _ => unreachable!("no such event comes in this state"),
+            (State::Lingering { .. }, Event::Overdue | Event::Evicted) => Ok(Transition::close()),
+
+            (State::Closed, _) => Ok(Transition::close()),
         }
     }
 
@@ -350,13 +404,13 @@ impl Connection {
             if !self.output.takes_more() || self.parser.is_idle() {
                 break;
             }
-            let content_max = context.shared().service.options.max_body;
+            let content_max = context.shared.service.options.max_body;
             let checks_host = self.checks_host;
-            let request = match self.parser.next_request(content_max) {
+            let mut request = match self.parser.next_request(content_max) {
                 Ok(Some(request)) => request,
                 unfinished => {
                     // The head decides before the content does, however much of that has arrived.
-                    let admit = |head| context.shared().service.admit(head, checks_host).err();
+                    let admit = |head| context.shared.service.admit(head, checks_host).err();
                     if let Some(refusal) = self.parser.unfinished().and_then(admit) {
                         return self.refuse(None, refusal, context);
                     }
@@ -378,38 +432,36 @@ impl Connection {
             if self.quota.would_exceed(request.memory() + self.output.memory()) {
                 return self.refuse_for_memory(Some(&request), context);
             }
+            if request.is_safe() {
+                // RFC 9110 §9.3.1: content of a GET has no meaning.
+                request.content = Vec::new();
+            }
             match self.ask_service(&request, context) {
                 // Whether its content has arrived makes no difference to the client.
                 Answer::Refused(refusal) if request.has_content => {
                     context.answered += 1;
                     return self.refuse(Some(&request), refusal, context);
                 }
-                Answer::Now(response) | Answer::Refused(response) => {
+                Answer::Ready(response) | Answer::Refused(response) => {
                     context.answered += 1;
                     let then = self.append_response(&request, response, context);
                     if then != AfterSend::Resume {
                         return self.send(then, since, context);
                     }
                 }
-                answer => {
-                    let request = Arc::new(request);
-                    return self.handle_answer(request, answer, Timing::Pass, context);
-                }
+                answer => return self.go_on(Arc::new(request), answer, None, false, context),
             }
         }
         self.send(AfterSend::Resume, since, context)
     }
 
-    /// Asks the service. After a panic the list is consistent: whatever can panic comes before the
-    /// change.
     fn ask_service(&self, request: &Request, context: &LoopContext<'_>) -> Answer {
         let request_context = self.request_context(context);
-        let ask = || context.shared().service.respond(request, request_context);
-        catch_unwind(AssertUnwindSafe(ask)).unwrap_or_else(|_| Answer::Now(panicked()))
+        ask(&context.shared.service, |service| service.respond(request, request_context))
     }
 
     fn request_context(&self, context: &LoopContext<'_>) -> RequestContext {
-        let ticket = Ticket { worker: context.inbox.worker, connection: context.id };
+        let ticket = Ticket { worker: context.worker, connection: context.id };
         RequestContext { checks_host: self.checks_host, may_take_long: false, ticket }
     }
 }

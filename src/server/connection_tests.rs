@@ -3,8 +3,6 @@
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 
-use threadpool::ThreadPool;
-
 use super::*;
 use crate::server_state::ServerState;
 use crate::service::Service;
@@ -14,7 +12,8 @@ use crate::store::{Action, Change, Color, Colors, Store};
 struct Pair {
     connection: Connection,
     client: UnixStream,
-    inbox: Arc<Inbox>,
+    shared: Arc<Shared>,
+    watches: Arc<Watches>,
     /// When the connection was made.
     start: Instant,
     /// Seconds since then, and the phase of the service.
@@ -30,31 +29,27 @@ impl Pair {
         let store = Store::in_memory(colors, 32 << 20);
         let service = Service::new(store, options.into(), None, ServerState::new(1, 10));
         let shared = Arc::new(Shared::new(service, 10_000));
-        let inbox = Arc::new(Inbox::new(0, Arc::clone(&shared), ThreadPool::new(1)).unwrap());
+        let watches = Arc::new(Watches::new(Arc::clone(&shared.server), 0));
         let (client, socket) = UnixStream::pair().unwrap();
         let start = Instant::now();
-        let quota = Quota::new(shared, 0);
+        let quota = Quota::new(Arc::clone(&shared), 0);
         let connection = Connection::new(socket.into(), None, false, quota, start);
-        Self { connection, client, inbox, start, now: 0, phase: Phase::Serving }
+        Self { connection, client, shared, watches, start, now: 0, phase: Phase::Serving }
     }
 
     fn store(&self) -> &Store {
-        &self.inbox.shared.service.store
+        &self.shared.service.store
     }
 
     fn with_context<T>(
         &mut self,
         work: impl FnOnce(&mut Connection, &mut LoopContext<'_>) -> T,
     ) -> T {
-        let context = &mut LoopContext {
-            inbox: &self.inbox,
-            id: 1,
-            phase: self.phase,
-            now: self.start + Duration::from_secs(self.now),
-            date: "",
-            scratch: &mut [0; 8192],
-            answered: 0,
-        };
+        let now = self.start + Duration::from_secs(self.now);
+        let mut scratch = [0; 8192];
+        let context = &mut LoopContext::new(&self.shared, &self.watches, now, &mut scratch);
+        context.id = 1;
+        context.phase = self.phase;
         work(&mut self.connection, context)
     }
 
@@ -66,9 +61,9 @@ impl Pair {
     fn send(&mut self, seconds: u64, bytes: &str) -> Next {
         self.now = seconds;
         self.client.write_all(bytes.as_bytes()).unwrap();
-        let mut next = self.advance(Event::Ready);
+        let mut next = self.advance(Event::Socket);
         while next == Next::Queue {
-            next = self.advance(Event::Resume);
+            next = self.advance(Event::Turn);
         }
         next
     }
@@ -88,14 +83,14 @@ impl Pair {
 
     /// After how many seconds since the start the connection is overdue.
     fn deadline(&self, phase: Phase) -> Option<u64> {
-        let deadline = self.connection.deadline(phase, &self.inbox.shared.service.options)?;
+        let deadline = self.connection.deadline(phase, &self.shared.service.options)?;
         Some((deadline - self.start).as_secs())
     }
 
     fn change_red(&self, value: &str) {
         let update = Action::Update("red".to_owned(), Some(Color::new("red", value)));
         let ticket = Ticket { worker: 0, connection: 9 };
-        self.store().submit(Change::new(update, Default::default()), ticket, true);
+        self.store().submit(Change::new(update, Default::default()), ticket, true).unwrap();
     }
 
     fn tag(&self) -> String {
@@ -179,7 +174,7 @@ fn what_is_overdue_is_told_closed_and_counted_by_its_state() {
         let event = if is_evicted { Event::Evicted } else { Event::Overdue };
         assert_eq!(pair.advance(event), next, "{name} {is_evicted}");
         assert_eq!(pair.received(), responses, "{name} {is_evicted}");
-        let counters = &pair.inbox.shared.service.metrics.workers[0];
+        let counters = &pair.shared.service.metrics.workers[0];
         for reason in Closing::ALL {
             let count = u64::from(counted == Some(reason));
             assert_eq!(counters.closed(reason).get(), count, "{name} {is_evicted} {reason:?}");
@@ -206,10 +201,10 @@ fn a_wait_ends_with_a_change_or_with_its_time() {
     // changed and changed back
     pair.change_red("2");
     pair.change_red("1");
-    assert_eq!(pair.advance(Event::Resume), Next::Wait(EventFlags::IN));
+    assert_eq!(pair.advance(Event::Turn), Next::Wait(EventFlags::IN));
     assert!(pair.received().is_empty());
     pair.change_red("2");
-    assert_eq!(pair.advance(Event::Resume), Next::Wait(EventFlags::IN));
+    assert_eq!(pair.advance(Event::Turn), Next::Wait(EventFlags::IN));
     assert_eq!(pair.received(), [(200, false)]);
     assert_eq!(pair.send(2, &pair.waiting(60)), Next::Wait(EventFlags::IN));
     pair.now = 62;
@@ -231,7 +226,7 @@ fn a_wait_ends_with_another_request_the_end_of_the_client_a_stop_and_the_limit()
     assert_eq!(pair.received(), [(304, false), (200, false), (404, false)]);
     let mut pair = wait(1);
     pair.client.shutdown(std::net::Shutdown::Write).unwrap();
-    assert_eq!(pair.advance(Event::Ready), Next::Close);
+    assert_eq!(pair.advance(Event::Socket), Next::Close);
     assert!(pair.received().is_empty());
     for (phase, event, next) in [
         (Phase::Stopping, Event::Overdue, Next::Wait(EventFlags::IN)),
@@ -243,6 +238,12 @@ fn a_wait_ends_with_another_request_the_end_of_the_client_a_stop_and_the_limit()
         assert_eq!(pair.advance(event), next);
         assert_eq!(pair.received(), [(304, true)], "{phase:?}");
     }
+    // at the limit, too, a wait may begin
+    let mut pair = Pair::new("1");
+    pair.phase = Phase::AboveLimit;
+    let request = pair.waiting(60);
+    assert_eq!(pair.send(1, &request), Next::Wait(EventFlags::IN));
+    assert!(pair.received().is_empty());
     // what is behind it already is answered in order, and at once
     let mut pair = Pair::new("1");
     let requests = pair.waiting(60) + &get("");
@@ -259,10 +260,10 @@ fn a_change_before_the_wait_is_not_missed() {
     parser.append(text.as_bytes());
     let request = parser.next_request(0).unwrap().unwrap();
     let next = pair.with_context(|connection, context| connection.ask_service(&request, context));
-    let Answer::MayWait(wait) = next else { panic!("the tag is current") };
+    let Answer::Wait(poll) = next else { panic!("the tag is current") };
     pair.change_red("2");
     let begin = |connection: &mut Connection, context: &mut LoopContext<'_>| {
-        let begun = connection.begin_wait(Arc::new(request), *wait, Timing::Pass, context);
+        let begun = connection.begin_wait(Arc::new(request), *poll, None, context);
         let Transition(state, next) = begun.unwrap();
         connection.state = state;
         next

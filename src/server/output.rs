@@ -29,6 +29,10 @@ const KEPT_BUFFER_BYTES_MAX: usize = 1024;
 /// time. If a turn is much shorter, it times out clients that read slowly (TCP_USER_TIMEOUT).
 const TURN_BYTES: usize = 512 * 1024;
 
+/// Bytes of content from which on a response is sent from the run queue, so that a crowd of clients
+/// that read a long list does not hold up those who read a color.
+const LONG_BYTES: usize = 64 * 1024;
+
 const SEND_FLAGS: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
 
 /// Responses that are not sent yet, in order.
@@ -84,6 +88,11 @@ impl Output {
     /// Whether another response may be appended before the output is sent.
     pub(super) fn takes_more(&self) -> bool {
         matches!(self.content, Content::None) && self.buffer.len() < BATCH_BYTES
+    }
+
+    /// Whether to send the output takes much longer than to send a color.
+    pub(super) fn is_long(&self) -> bool {
+        self.content.bytes().len() >= LONG_BYTES
     }
 
     /// Bytes of memory that the output takes; shared content does not count, nor does the small

@@ -4,19 +4,17 @@ use std::mem::replace;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll::EventFlags;
 use rustix::net::{RecvFlags, recv, sockopt};
-use threadpool::ThreadPool;
 
 use super::Shared;
 use super::connection::{Connection, Event, LoopContext, Next};
-use super::inbox::{Inbox, Mail};
 use super::limits::Quota;
+use super::watches::Watches;
 use crate::options::{AccessLog, Options};
-use crate::server_state::{Phase, ServerState};
+use crate::server_state::ServerState;
 use crate::service::{BasePath, Service, Tokens};
 use crate::store::{Store, json};
 
@@ -30,7 +28,8 @@ pub enum Access {
 
 pub struct SteppedConnection {
     connection: Connection,
-    inbox: Arc<Inbox>,
+    shared: Arc<Shared>,
+    watches: Arc<Watches>,
     /// The event that comes next.
     event: Event,
 }
@@ -77,42 +76,32 @@ impl SteppedConnection {
         let quota = Quota::new(Arc::clone(&shared), 0);
         let checks_host = access == Access::Strict;
         let connection = Connection::new(socket.into(), None, checks_host, quota, Instant::now());
-        let inbox = Inbox::new(0, shared, ThreadPool::new(1));
-        let inbox = Arc::new(inbox.expect("the process has descriptors"));
-        Self { connection, inbox, event: Event::Ready }
+        let watches = Arc::new(Watches::new(Arc::clone(&shared.server), 0));
+        Self { connection, shared, watches, event: Event::Socket }
     }
 
     pub fn step(&mut self) -> Step {
-        let inbox = &self.inbox;
-        let mut context = LoopContext {
-            inbox,
-            id: 1,
-            phase: Phase::Serving,
-            now: Instant::now(),
-            date: "",
-            scratch: &mut [0; 8192],
-            answered: 0,
-        };
-        let event = replace(&mut self.event, Event::Ready);
-        match self.connection.advance(event, &mut context) {
+        let mut scratch = [0; 8192];
+        let context =
+            &mut LoopContext::new(&self.shared, &self.watches, Instant::now(), &mut scratch);
+        context.id = 1;
+        let mut next = self.connection.advance(replace(&mut self.event, Event::Socket), context);
+        while let Some(job) = context.job.take() {
+            let reply = job.run(&self.shared.service).expect("nothing is saved");
+            next = self.connection.reply(reply, context);
+        }
+        match next {
             Next::Close => return Step::Closed,
-            Next::Queue => self.event = Event::Resume,
+            Next::Queue => self.event = Event::Turn,
             Next::Wait(EventFlags::OUT) => return Step::Room,
             Next::Wait(EventFlags::IN) if self.is_readable() => {}
             // Nobody changes the list meanwhile, so the wait ends by its time.
-            Next::Wait(EventFlags::IN)
-                if inbox.shared.server.workers[0].waiting.load(Relaxed) > 0 =>
-            {
+            Next::Wait(EventFlags::IN) if self.shared.server.waiting() > 0 => {
                 self.event = Event::Overdue;
             }
             Next::Wait(EventFlags::IN) => return Step::Bytes,
-            Next::Wait(_) => {
-                inbox.pool.join();
-                // There is no mail when the connection has dropped all that it takes after the last
-                // response.
-                let Some(Mail::Event(_, event)) = inbox.take().pop() else { return Step::Closed };
-                self.event = event;
-            }
+            // The connection has dropped all that it takes after the last response.
+            Next::Wait(_) => return Step::Closed,
         }
         Step::Further
     }

@@ -21,7 +21,7 @@ pub(super) struct Watches {
     entries: Mutex<Entries>,
     server: Arc<ServerState>,
     /// The number of the worker.
-    worker: usize,
+    pub(super) worker: usize,
 }
 
 #[derive(Default)]

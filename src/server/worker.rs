@@ -12,9 +12,12 @@ use std::time::{Duration, Instant};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
+use threadpool::ThreadPool;
 
+use super::Shared;
 use super::connection::{Connection, Event, LoopContext, Next};
 use super::inbox::{Inbox, Mail};
+use super::watches::Watches;
 use super::yielding::Yielding;
 use crate::blob::Blob;
 use crate::http::Date;
@@ -34,8 +37,10 @@ const FULL_TICK: Duration = Duration::from_millis(20);
 /// slowly is no progress, since anybody can send a byte now and then.
 const STALL_TIME: Duration = Duration::from_millis(500);
 
-/// Most connections of the run queue that are served in one pass.
-const RESUMED_PER_PASS: usize = 64;
+/// How long a pass of the event loop serves each of ready sockets, mail and the run queue, before it
+/// asks epoll again, and goes on in the next pass. So however many connections have work, a client
+/// that sends a request is served within some milliseconds.
+const SHARE_TIME: Duration = Duration::from_millis(1);
 
 /// Most bytes received at a time, when that many of a content are missing.
 const RECEIVE_BYTES_MAX: usize = 64 * 1024;
@@ -52,13 +57,23 @@ struct Entry {
 }
 
 pub(super) struct Worker {
+    shared: Arc<Shared>,
     inbox: Arc<Inbox>,
+    watches: Arc<Watches>,
+    /// Each worker has one of its threads for good. The one that is left makes the answers that
+    /// take long, one after the other, so that they delay only the clients who asked for them.
+    pool: ThreadPool,
     epoll: OwnedFd,
     /// By id; ids are not reused.
     connections: BTreeMap<u64, Entry>,
     last_id: u64,
-    /// The ids of connections that have more requests in their buffers.
-    run_queue: VecDeque<u64>,
+    /// The ids of connections whose sockets are ready, and that the last pass had no time for.
+    ready: VecDeque<u64>,
+    /// Mail that the last pass had no time for.
+    mail: VecDeque<Mail>,
+    /// What goes on when the others have been served: connections with more requests in their
+    /// buffers or much to send, those whose wait may be over, and those that are overdue.
+    run_queue: VecDeque<(u64, Event)>,
     /// When to look at all connections; `None` when none needs it.
     next_check: Option<Instant>,
     /// The phase in the pass before.
@@ -69,14 +84,24 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn new(inbox: Arc<Inbox>) -> io::Result<Self> {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        inbox: Arc<Inbox>,
+        watches: Arc<Watches>,
+        pool: ThreadPool,
+    ) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &inbox.eventfd, EventData::new_u64(INBOX), EventFlags::IN)?;
         Ok(Self {
+            shared,
             inbox,
+            watches,
+            pool,
             epoll,
             connections: BTreeMap::new(),
             last_id: INBOX,
+            ready: VecDeque::new(),
+            mail: VecDeque::new(),
             run_queue: VecDeque::new(),
             next_check: None,
             phase: Phase::Serving,
@@ -92,12 +117,13 @@ impl Worker {
         while catch_unwind(AssertUnwindSafe(|| self.serve_all())).is_err() {
             self.connections.clear();
             // Otherwise the next change might not wake the worker.
-            self.inbox.watches.take_affected();
+            self.watches.take_affected();
         }
     }
 
     fn serve_all(&mut self) {
-        let inbox = Arc::clone(&self.inbox);
+        let shared = Arc::clone(&self.shared);
+        let watches = Arc::clone(&self.watches);
         let mut scratch = vec![0; RECEIVE_BYTES_MAX];
         let mut events = Vec::new();
         let mut before = Instant::now();
@@ -106,22 +132,15 @@ impl Worker {
         loop {
             let now = self.wait(&mut events, before, is_busy);
             is_busy = !events.is_empty();
-            let mut context = LoopContext {
-                inbox: &inbox,
-                id: INBOX,
-                phase: inbox.shared.server.phase(),
-                now,
-                date: date.at(now),
-                scratch: &mut scratch,
-                answered: 0,
-            };
+            let mut context = LoopContext::new(&shared, &watches, now, &mut scratch);
+            context.date = date.at(now);
             if replace(&mut self.phase, context.phase) != context.phase {
                 // Another phase has other deadlines.
                 self.next_check = Some(before);
             }
-            self.serve_ready(&mut events, &mut context);
-            // What had arrived by `before` has been served. So whoever is overdue then was too slow
-            // itself, however slow this worker is.
+            self.serve_pass(&mut events, &mut context);
+            // What had arrived by `before` has been served, or is in a queue. So whoever is overdue
+            // then was too slow itself, however slow this worker is.
             if self.next_check.is_some_and(|check| check <= before) {
                 self.end_overdue(before, &mut context);
             }
@@ -138,9 +157,11 @@ impl Worker {
     fn wait(&mut self, events: &mut Vec<epoll::Event>, before: Instant, is_busy: bool) -> Instant {
         // One call reports all connections that are ready.
         events.reserve(self.connections.len() + 1);
-        if is_busy || !self.run_queue.is_empty() {
+        let has_work =
+            !(self.ready.is_empty() && self.mail.is_empty() && self.run_queue.is_empty());
+        if is_busy || has_work {
             poll(&self.epoll, events, Some(Duration::ZERO));
-            if !events.is_empty() || !self.run_queue.is_empty() {
+            if !events.is_empty() || has_work {
                 return before;
             }
             self.yielding.until(|| poll(&self.epoll, events, Some(Duration::ZERO)));
@@ -152,34 +173,56 @@ impl Worker {
         Instant::now()
     }
 
+    /// Serves what there is to do, each kind of work for a share of the pass.
+    fn serve_pass(&mut self, events: &mut Vec<epoll::Event>, context: &mut LoopContext<'_>) {
+        self.serve_ready(events, context);
+        self.take_mail(context);
+        self.serve_queued(context);
+    }
+
+    /// Serves the connections whose sockets are ready, those that have waited longest first.
     fn serve_ready(&mut self, events: &mut Vec<epoll::Event>, context: &mut LoopContext<'_>) {
-        let mut has_mail = false;
-        for event in events.drain(..) {
+        let mut share = None;
+        while let Some(id) = self.ready.pop_front() {
+            self.unqueue(id);
+            self.serve(id, Event::Socket, context);
+            if is_over(&mut share) {
+                break;
+            }
+        }
+        let mut is_full = !self.ready.is_empty();
+        let count = events.len();
+        for (number, event) in (1..).zip(events.drain(..)) {
             match event.data.u64() {
-                INBOX => has_mail = true,
-                id => self.serve(id, Event::Ready, context),
+                INBOX => {
+                    self.mail.extend(self.inbox.take());
+                    let affected = self.watches.take_affected();
+                    self.queue_all(affected, Event::Turn);
+                }
+                id if is_full => {
+                    if self.mark_queued(id) {
+                        self.ready.push_back(id);
+                    }
+                }
+                id => self.serve(id, Event::Socket, context),
             }
-        }
-        if has_mail {
-            self.take_mail(context);
-            self.resume(self.inbox.watches.take_affected());
-        }
-        for _ in 0..self.run_queue.len().min(RESUMED_PER_PASS) {
-            if let Some(id) = self.run_queue.pop_front() {
-                self.connections.entry(id).and_modify(|entry| entry.queued = false);
-                self.serve(id, Event::Resume, context);
-            }
+            is_full = is_full || number < count && is_over(&mut share);
         }
     }
 
     fn take_mail(&mut self, context: &mut LoopContext<'_>) {
-        for mail in self.inbox.take() {
+        let mut share = None;
+        while let Some(mail) = self.mail.pop_front() {
             match mail {
                 Mail::Ping(ping) => drop(ping),
-                Mail::TokensChanged => self.resume(self.inbox.watches.all()),
-                // If the connection is closed by now, nobody gets the event. A change stands all
+                Mail::TokensChanged => self.queue_all(self.watches.all(), Event::Turn),
+                // If the connection is closed by now, nobody gets the reply. A change stands all
                 // the same.
-                Mail::Event(id, event) => self.serve(id, event, context),
+                Mail::Reply(id, reply) => {
+                    self.with_connection(id, context, |connection, context| {
+                        connection.reply(reply, context)
+                    });
+                }
                 Mail::Connection(connection) => {
                     self.last_id += 1;
                     self.connections.insert(
@@ -192,37 +235,78 @@ impl Worker {
                     );
                     // Most clients have sent a request by now, so receive first; a connection that
                     // ends with the response never needs epoll.
-                    self.serve(self.last_id, Event::Ready, context);
+                    self.serve(self.last_id, Event::Socket, context);
                 }
+            }
+            if !self.mail.is_empty() && is_over(&mut share) {
+                break;
+            }
+        }
+    }
+
+    /// Serves the run queue, each connection once at most.
+    fn serve_queued(&mut self, context: &mut LoopContext<'_>) {
+        let mut share = None;
+        for _ in 0..self.run_queue.len() {
+            if let Some((id, event)) = self.run_queue.pop_front() {
+                self.unqueue(id);
+                self.serve(id, event, context);
+            }
+            if !self.run_queue.is_empty() && is_over(&mut share) {
+                break;
             }
         }
     }
 
     /// Puts connections into the run queue.
-    fn resume(&mut self, ids: Vec<u64>) {
+    fn queue_all(&mut self, ids: Vec<u64>, event: Event) {
         for id in ids {
-            if let Some(entry) = self.connections.get_mut(&id).filter(|entry| !entry.queued) {
-                entry.queued = true;
-                self.run_queue.push_back(id);
+            if self.mark_queued(id) {
+                self.run_queue.push_back((id, event));
             }
         }
     }
 
+    /// True if the connection is there, and was in no queue.
+    fn mark_queued(&mut self, id: u64) -> bool {
+        self.connections.get_mut(&id).is_some_and(|entry| !replace(&mut entry.queued, true))
+    }
+
+    fn unqueue(&mut self, id: u64) {
+        self.connections.entry(id).and_modify(|entry| entry.queued = false);
+    }
+
     fn serve(&mut self, id: u64, event: Event, context: &mut LoopContext<'_>) {
+        // A connection in a queue looks at everything when its turn comes, so no event is missed.
+        if self.connections.get(&id).is_some_and(|entry| !entry.queued) {
+            self.with_connection(id, context, |connection, context| {
+                connection.advance(event, context)
+            });
+        }
+    }
+
+    /// Does this with a connection, if it is not closed yet, and then what the connection needs.
+    fn with_connection(
+        &mut self,
+        id: u64,
+        context: &mut LoopContext<'_>,
+        work: impl FnOnce(&mut Connection, &mut LoopContext<'_>) -> Next,
+    ) {
         // First make room: the answer to a request may be another long representation.
         self.close_old_if_new();
         let Some(entry) = self.connections.get_mut(&id) else { return };
-        // A connection in the run queue looks at everything when its turn comes, so no other event
-        // is missed. Outcomes and answers come only to one that awaits them, and is not in the
-        // queue.
-        if entry.queued {
-            debug_assert!(!matches!(event, Event::Outcome(_) | Event::Answer(_)), "it is lost");
-            return;
-        }
         context.id = id;
         // A connection that has panicked may be in any state.
-        let next = catch_unwind(AssertUnwindSafe(|| entry.connection.advance(event, context)))
+        let next = catch_unwind(AssertUnwindSafe(|| work(&mut entry.connection, context)))
             .unwrap_or(Next::Close);
+        if let Some(job) = context.job.take() {
+            let (inbox, shared) = (Arc::clone(&self.inbox), Arc::clone(&self.shared));
+            self.pool.execute(move || {
+                if let Some(reply) = job.run(&shared.service) {
+                    inbox.post(Mail::Reply(id, reply));
+                }
+            });
+        }
         if let Some(check) = entry.connection.next_check(context) {
             self.next_check = Some(self.next_check.map_or(check, |earlier| earlier.min(check)));
         }
@@ -230,7 +314,7 @@ impl Worker {
             Next::Wait(flags) => flags,
             Next::Queue => {
                 entry.queued = true;
-                self.run_queue.push_back(id);
+                self.run_queue.push_back((id, Event::Turn));
                 EventFlags::IN
             }
             Next::Close => return drop(self.connections.remove(&id)),
@@ -255,16 +339,14 @@ impl Worker {
     /// Ends what has passed its deadline by `now`, makes room at the connection limit, and finds
     /// out when to look again.
     fn end_overdue(&mut self, now: Instant, context: &mut LoopContext<'_>) {
-        let options = &context.shared().service.options;
+        let options = &context.shared.service.options;
         let is_overdue = |entry: &Entry| {
             let deadline = entry.connection.deadline(context.phase, options);
             deadline.is_some_and(|deadline| deadline <= now)
         };
         let overdue = self.connections.iter().filter(|(_, entry)| is_overdue(entry));
         let overdue: Vec<u64> = overdue.map(|(id, _)| *id).collect();
-        for id in overdue {
-            self.serve(id, Event::Overdue, context);
-        }
+        self.queue_all(overdue, Event::Overdue);
         if context.phase == Phase::AboveLimit {
             self.make_room(now, context);
         }
@@ -279,11 +361,11 @@ impl Worker {
     /// At the connection limit, closes as many stalled connections as there are clients above it,
     /// those that have stalled longest first. Each worker closes its share of them.
     fn make_room(&mut self, now: Instant, context: &mut LoopContext<'_>) {
-        let guard = context.shared().making_room.try_lock();
+        let guard = context.shared.making_room.try_lock();
         if matches!(guard, Err(TryLockError::WouldBlock)) {
             return;
         }
-        let share = context.shared().excess().div_ceil(context.shared().server.workers.len());
+        let share = context.shared.excess().div_ceil(context.shared.server.workers.len());
         let connections = self.connections.iter();
         let mut stalled: Vec<(Instant, u64)> = connections
             .filter_map(|(id, entry)| Some((entry.connection.stalled_since()?, *id)))
@@ -291,7 +373,7 @@ impl Worker {
             .collect();
         stalled.sort_unstable();
         for (_, id) in stalled.into_iter().take(share) {
-            if context.shared().excess() == 0 {
+            if context.shared.excess() == 0 {
                 break;
             }
             self.serve(id, Event::Evicted, context);
@@ -308,7 +390,7 @@ impl Worker {
 
     /// Closes connections that send old representations, if these take too much memory.
     fn close_old(&mut self) {
-        let list = &self.inbox.shared.service.store.list;
+        let list = &self.shared.service.store.list;
         if !list.may_have_too_many_old() {
             return;
         }
@@ -321,7 +403,7 @@ impl Worker {
         self.connections.retain(|_, entry| !is_old(entry));
         let count = before - self.connections.len();
         if count > 0 {
-            let counters = &self.inbox.shared.service.metrics.workers[self.inbox.worker];
+            let counters = &self.shared.service.metrics.workers[self.watches.worker];
             counters.closed(Closing::OldList).add(count as u64);
             logging::CONNECTIONS.log(format_args!(
                 "connections closed: {count}; old lists that they were still reading took too much \
@@ -329,6 +411,12 @@ impl Worker {
             ));
         }
     }
+}
+
+/// Whether a share of a pass is over, which begins with the first call. A pass that serves one
+/// connection does not ask, and so does not read the clock.
+fn is_over(share: &mut Option<Instant>) -> bool {
+    share.get_or_insert_with(Instant::now).elapsed() > SHARE_TIME
 }
 
 /// Waits for events no longer than this time; `None` if there are none.

@@ -7,6 +7,7 @@ use super::super::limits::Quota;
 use super::*;
 use crate::options::Options;
 use crate::server::Shared;
+use crate::server::accept::connect;
 use crate::server_state::ServerState;
 use crate::service::Service;
 use crate::store::{Action, Change, Color, Colors, Store, Ticket};
@@ -20,7 +21,8 @@ fn worker(value: &str) -> Worker {
         Options { request_timeout: time, keep_alive: time, max_body: 100, ..Options::default() };
     let service = Service::new(store, options.into(), None, ServerState::new(2, 10));
     let shared = Arc::new(Shared::new(service, 10_000));
-    Worker::new(Inbox::new(0, shared, ThreadPool::new(1)).unwrap().into()).unwrap()
+    let watches = Arc::new(Watches::new(Arc::clone(&shared.server), 0));
+    Worker::new(shared, Inbox::new().unwrap().into(), watches, ThreadPool::new(1)).unwrap()
 }
 
 /// A pass of the event loop at this time.
@@ -29,22 +31,14 @@ fn pass_at<T>(
     now: Instant,
     work: impl FnOnce(&mut Worker, &mut LoopContext<'_>) -> T,
 ) -> T {
-    let inbox = Arc::clone(&worker.inbox);
-    let mut context = LoopContext {
-        inbox: &inbox,
-        id: INBOX,
-        phase: inbox.shared.server.phase(),
-        now,
-        date: "",
-        scratch: &mut [0; 8192],
-        answered: 0,
-    };
-    work(worker, &mut context)
+    let (shared, watches) = (Arc::clone(&worker.shared), Arc::clone(&worker.watches));
+    let mut scratch = [0; 8192];
+    work(worker, &mut LoopContext::new(&shared, &watches, now, &mut scratch))
 }
 
 /// Passes a new connection to the worker.
 fn add(worker: &Worker, socket: UnixStream) {
-    let quota = Quota::new(Arc::clone(&worker.inbox.shared), 0);
+    let quota = Quota::new(Arc::clone(&worker.shared), 0);
     let connection = Connection::new(socket.into(), None, false, quota, Instant::now());
     worker.inbox.post(Mail::Connection(Box::new(connection)));
 }
@@ -55,7 +49,7 @@ fn talk(worker: &mut Worker, requests: &str) -> String {
     client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     client.write_all(requests.as_bytes()).unwrap();
     add(worker, socket);
-    pass_at(worker, Instant::now(), Worker::take_mail);
+    wake(worker);
     let mut responses = String::new();
     client.read_to_string(&mut responses).unwrap();
     responses
@@ -66,12 +60,12 @@ fn talk(worker: &mut Worker, requests: &str) -> String {
 fn a_panic_is_answered_with_500_and_the_requests_behind_it_as_well() {
     let mut worker = worker("#f00");
     // `/metrics` has the number of answers that took up to a second, a sum that overflows
-    let counters = &worker.inbox.shared.service.metrics.workers[0];
+    let counters = &worker.shared.service.metrics.workers[0];
     counters.immediate.observe_each(u64::MAX, Duration::ZERO);
     counters.immediate.observe(Duration::from_secs(1));
     let color = "{\"name\":\"red\",\"value\":\"#f00\"}\n";
-    let message =
-        "{\"error\":true,\"message\":\"the service failed on this request, its log says where\"}\n";
+    let message = "{\"error\":true,\"message\":\"the service failed on this request, its log says where; a change may have \
+         been made\"}\n";
     for (method, expected) in [("GET", message), ("HEAD", "")] {
         let requests = format!(
             "GET /colors/red HTTP/1.1\r\nHost: a\r\n\r\n\
@@ -90,7 +84,7 @@ fn a_panic_is_answered_with_500_and_the_requests_behind_it_as_well() {
 
 #[test]
 fn the_worker_with_the_fewest_connections_is_next() {
-    let shared = Arc::clone(&worker("#f00").inbox.shared);
+    let shared = Arc::clone(&worker("#f00").shared);
     let mut open = Vec::new();
     for expected in [0, 1, 0, 1, 0, 1, 0, 1, 0, 1] {
         assert_eq!((shared.excess(), shared.is_full()), (0, false));
@@ -107,7 +101,7 @@ fn the_worker_with_the_fewest_connections_is_next() {
 #[test]
 fn connections_are_refused_more_memory_than_all_may_use_together() {
     let worker = worker("#f00");
-    let quota = || Quota::new(Arc::clone(&worker.inbox.shared), 0);
+    let quota = || Quota::new(Arc::clone(&worker.shared), 0);
     let (mut one, other) = (quota(), quota());
     assert!(!other.would_exceed(10_001));
     one.set_memory(5_000);
@@ -122,13 +116,15 @@ fn at_the_connection_limit_a_client_that_goes_on_reading_is_not_closed() {
     let (mut client, socket) = UnixStream::pair().unwrap();
     client.write_all(b"GET /colors/red HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     add(&worker, socket);
-    pass_at(&mut worker, Instant::now(), Worker::take_mail);
-    worker.inbox.shared.server.set_phase(Phase::AboveLimit);
-    let _others: Vec<_> =
-        (0..10).map(|_| Quota::new(Arc::clone(&worker.inbox.shared), 1)).collect();
+    wake(&mut worker);
+    worker.shared.server.set_phase(Phase::AboveLimit);
+    let _others: Vec<_> = (0..10).map(|_| Quota::new(Arc::clone(&worker.shared), 1)).collect();
     let end_overdue = |worker: &mut Worker, seconds: u32| {
         let now = Instant::now() + seconds * Duration::from_secs(1);
-        pass_at(worker, now, |worker, context| worker.end_overdue(now, context));
+        pass_at(worker, now, |worker, context| {
+            worker.end_overdue(now, context);
+            worker.serve_queued(context);
+        });
     };
     let mut received = vec![0; 50_000];
     for step in 1..=3 {
@@ -141,7 +137,7 @@ fn at_the_connection_limit_a_client_that_goes_on_reading_is_not_closed() {
     assert_eq!(
         (
             worker.connections.len(),
-            worker.inbox.shared.service.metrics.workers[0].closed(Closing::NoRoom).get()
+            worker.shared.service.metrics.workers[0].closed(Closing::NoRoom).get()
         ),
         (0, 1)
     );
@@ -150,7 +146,31 @@ fn at_the_connection_limit_a_client_that_goes_on_reading_is_not_closed() {
 /// Takes what has come to the inbox, and serves the run queue.
 fn wake(worker: &mut Worker) {
     let mut events = vec![epoll::Event { flags: EventFlags::IN, data: EventData::new_u64(INBOX) }];
-    pass_at(worker, Instant::now(), |worker, context| worker.serve_ready(&mut events, context));
+    pass_at(worker, Instant::now(), |worker, context| worker.serve_pass(&mut events, context));
+}
+
+/// However many connections have work, the worker looks for others in between.
+#[test]
+fn a_pass_ends_though_there_is_more_to_do() {
+    const CLIENTS: usize = 300;
+    let mut worker = worker(&"x".repeat(4_000_000));
+    let mut clients: Vec<UnixStream> = Vec::new();
+    for _ in 0..CLIENTS {
+        let (mut client, socket) = UnixStream::pair().unwrap();
+        client.set_nonblocking(true).unwrap();
+        client.write_all(b"GET /colors/red HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        add(&worker, socket);
+        clients.push(client);
+    }
+    let mut served = 0;
+    let mut passes = 0;
+    while served < CLIENTS {
+        wake(&mut worker);
+        let is_served = |client: &mut UnixStream| client.read(&mut [0; 1]).is_ok();
+        served += clients.extract_if(.., is_served).count();
+        passes += 1;
+    }
+    assert!(passes > 3, "{passes}");
 }
 
 /// Clients ask, colors change and change back, and the worker looks, in random order. In the end,
@@ -162,8 +182,9 @@ fn nobody_who_waits_is_forgotten() {
     let mut random = fastrand::Rng::with_seed(4);
     for _ in 0..300 {
         let mut worker = worker("0");
-        let shared = Arc::clone(&worker.inbox.shared);
-        crate::server::connect(&shared.service.store, &[Arc::clone(&worker.inbox)]);
+        let shared = Arc::clone(&worker.shared);
+        let (inbox, watches) = (Arc::clone(&worker.inbox), Arc::clone(&worker.watches));
+        connect(&shared.service.store, &[inbox], vec![watches]);
         let mut sockets = TARGETS.map(|_| {
             let (socket, other) = UnixStream::pair().unwrap();
             socket.set_nonblocking(true).unwrap();
@@ -187,7 +208,7 @@ fn nobody_who_waits_is_forgotten() {
                     let action = Action::Update("red".to_owned(), Some(color));
                     let ticket = Ticket { worker: 0, connection: 0 };
                     let change = Change::new(action, Default::default());
-                    shared.service.store.submit(change, ticket, true);
+                    shared.service.store.submit(change, ticket, true).unwrap();
                 }
                 _ => {
                     if sockets[client].read(&mut [0; 4096]).is_ok() {
@@ -203,7 +224,7 @@ fn nobody_who_waits_is_forgotten() {
                         waiting[client] = Some(tag);
                         let id = client as u64 + 1;
                         pass_at(&mut worker, Instant::now(), |worker, context| {
-                            worker.serve(id, Event::Ready, context)
+                            worker.serve(id, Event::Socket, context)
                         });
                     }
                 }

@@ -49,8 +49,8 @@ fn respond(service: &Service, request: &Request) -> Response {
     let ticket = Ticket { worker: 0, connection: 1 };
     let context = RequestContext { checks_host: true, may_take_long: true, ticket };
     match service.respond(request, context) {
-        Answer::Now(response) | Answer::Refused(response) => response,
-        Answer::MayWait(_) | Answer::Saving | Answer::Deferred => {
+        Answer::Ready(response) | Answer::Refused(response) => response,
+        Answer::Wait(_) | Answer::Later(_) => {
             panic!("nothing is to be waited for")
         }
     }

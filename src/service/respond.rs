@@ -9,12 +9,12 @@ use std::sync::Arc;
 use tiny_http::Method;
 
 use super::matcher::{BasePath, Operation};
-use super::{Answer, NotModified, RequestContext, Service, Subject, origin, page};
+use super::{Answer, LongPoll, RequestContext, Service, Subject, origin, page};
 use crate::blob::Blob;
 use crate::http::{CommonFields, Content, MediaType, Request, Response, StatusCode};
 use crate::logging::excerpt;
 use crate::options::AccessLog;
-use crate::store::{Action, Change, Color, DatabaseError, JsonError, Outcome, Submitted, json};
+use crate::store::{Action, Change, Color, DatabaseError, JsonError, Later, Outcome, json};
 
 /// To parse a longer content takes more time than the rest of a request.
 const LONG_CONTENT_BYTES: usize = 16 * 1024;
@@ -53,7 +53,7 @@ impl Service {
         // A list that is replaced may be a long one, which has to be freed.
         let takes_long = content.len() > LONG_CONTENT_BYTES || operation == Operation::ReplaceAll;
         if !context.may_take_long && !request.is_safe() && takes_long {
-            return Answer::Deferred;
+            return Answer::Later(Later::OnPool);
         }
         let find = |name: &str| self.store.list.first(name);
         let write = |action| self.write(change_of(request, action), context);
@@ -65,7 +65,7 @@ impl Service {
                 Some(color) => {
                     read_or_wait(request, &color.json, || Subject::Color((*name).into()))
                 }
-                None => Answer::Now(no_such_color()),
+                None => Answer::Ready(no_such_color()),
             },
             Operation::Update(name) if request.kept().conditions.need_absence() => {
                 let create = json::from_create_named(&name, content).map(Action::CreateAbsent);
@@ -93,11 +93,11 @@ impl Service {
                 let delete = Ok(Action::Delete(name.to_string()));
                 self.write_color(&name, change_of(request, delete), context)
             }
-            Operation::Health => Answer::Now(self.health(request)),
-            Operation::Metrics => Answer::Now(self.metrics()),
-            Operation::OpenApi => Answer::Now(read(request, &self.openapi)),
-            Operation::Page => Answer::Now(self.page(request)),
-            Operation::Options(target) => Answer::Now(self.allowed_methods(&target, request)),
+            Operation::Health => Answer::Ready(self.health(request)),
+            Operation::Metrics => Answer::Ready(self.metrics()),
+            Operation::OpenApi => Answer::Ready(read(request, &self.openapi)),
+            Operation::Page => Answer::Ready(self.page(request)),
+            Operation::Options(target) => Answer::Ready(self.allowed_methods(&target, request)),
         }
     }
 
@@ -105,7 +105,7 @@ impl Service {
         let list = &self.store.list;
         let envelope = match list.ready_envelope() {
             Some(envelope) => envelope,
-            None if !context.may_take_long => return Answer::Deferred,
+            None if !context.may_take_long => return Answer::Later(Later::OnPool),
             None => Arc::clone(list.version().envelope()),
         };
         read_or_wait(request, &envelope, || Subject::List)
@@ -115,12 +115,11 @@ impl Service {
     fn write(&self, change: Result<Change, Response>, context: RequestContext) -> Answer {
         let change = match change {
             Ok(change) => change,
-            Err(refusal) => return Answer::Now(refusal),
+            Err(refusal) => return Answer::Ready(refusal),
         };
         match self.store.submit(change, context.ticket, context.may_take_long) {
-            Submitted::Decided(outcome) => Answer::Now(self.respond_to_outcome(Ok(outcome))),
-            Submitted::Queued => Answer::Saving,
-            Submitted::WouldTakeLong => Answer::Deferred,
+            Ok(outcome) => Answer::Ready(self.respond_to_outcome(Ok(outcome))),
+            Err(later) => Answer::Later(later),
         }
     }
 
@@ -259,11 +258,11 @@ pub(super) fn read(request: &Request, blob: &Arc<Blob>) -> Response {
 fn read_or_wait(request: &Request, blob: &Arc<Blob>, subject: impl FnOnce() -> Subject) -> Answer {
     let response = read(request, blob);
     match request.kept().prefer_wait {
-        Some(seconds) if response.status == StatusCode::NotModified => {
-            let response = response.with_wait(seconds);
-            Answer::MayWait(Box::new(NotModified { subject: subject(), seconds, response }))
+        Some(seconds) if response.status == StatusCode::NotModified && request.may_wait() => {
+            let not_modified = response.with_wait(seconds);
+            Answer::Wait(Box::new(LongPoll { subject: subject(), seconds, not_modified }))
         }
-        _ => Answer::Now(response),
+        _ => Answer::Ready(response),
     }
 }
 

@@ -238,7 +238,7 @@ mod tests {
 
     use rusqlite::Connection;
 
-    use super::super::{Action, Color, new_file};
+    use super::super::{Action, Color, Later, new_file};
     use super::*;
     use crate::tag::{Conditions, Tag, TagCondition};
 
@@ -258,7 +258,8 @@ mod tests {
     fn submit(store: &Store, action: Action, if_match: Option<TagCondition>) {
         let conditions = Conditions { if_match, if_none_match: None };
         let ticket = Ticket { worker: 0, connection: 0 };
-        store.submit(Change::new(action, conditions), ticket, true);
+        let submitted = store.submit(Change::new(action, conditions), ticket, true);
+        assert_eq!(submitted, Err(Later::Saving));
     }
 
     fn scratch(name: &str) -> PathBuf {

@@ -112,11 +112,33 @@ fn in_all_other_cases_the_answer_comes_at_once() {
         ("GET", "/openapi.json", waits("*"), 304),
         ("GET", "/health", waits("*"), 304),
         ("PUT", "/colors/red", waits("\"x\""), 200),
+        // more tags, or a longer head, than who waits has
+        ("GET", "/colors/red", waits(&format!("{tag}{}", ", \"x\"".repeat(4))), 304),
+        ("GET", "/colors/red", waits(&format!("{tag}\r\nOrigin: {}", "x".repeat(2048))), 304),
         ("GET", "/colors/red", format!("If-Match: \"x\"\r\n{}", waits(&tag)), 412),
     ] {
         let response = server.ask_with(method, target, &fields, "");
         response.expect_field(status, "preference-applied", None);
     }
+}
+
+/// Their content is received, and not kept.
+#[test]
+fn requests_that_wait_hold_no_memory_for_requests() {
+    let server = Server::start(&[]);
+    let tag = tag(&server, "/colors/red");
+    let content = "x".repeat(900_000);
+    let fields = format!("Host: localhost\r\n{}", waits(&tag));
+    let _clients: Vec<Client> = (1..=40)
+        .map(|number| {
+            let mut client = server.connect();
+            client.send(request("GET", "/colors/red", &fields, &content));
+            wait_until("it waits", || waiting(&server) == number);
+            client
+        })
+        .collect();
+    let color = format!(r#"{{"name":"a","value":"{}"}}"#, "x".repeat(8_000));
+    server.ask("POST", "/colors", &color).expect_status(201);
 }
 
 /// What else ends a wait is in the unit tests of the connection.

@@ -8,123 +8,119 @@ use std::time::{Duration, Instant};
 
 use rustix::event::epoll::EventFlags;
 
-use super::sending::panicked;
-use super::{Connection, LoopContext, Next, RECEIVE_BYTES, State, Transition, receive};
-use crate::http::{Request, Response};
+use super::{Connection, LoopContext, Next, RECEIVE_BYTES, Reply, State, Transition, receive};
+use crate::http::{Request, Response, StatusCode};
 use crate::server::output::Sent;
 use crate::server::watches::Watch;
 use crate::server_state::Phase;
-use crate::service::{Answer, NotModified, RequestContext, Service};
-use crate::store::{DatabaseError, Outcome};
+use crate::service::{Answer, LongPoll, RequestContext, Service};
+use crate::store::{Later, Outcome};
 
 /// A request that waits for a change.
 pub(super) struct Waiting {
     pub(super) request: Arc<Request>,
-    pub(super) wait: Wait,
-    /// The response when nothing changes.
-    not_modified: Response,
+    pub(super) since: Instant,
+    poll: LongPoll,
     watch: Watch,
 }
 
-/// Since when a request waits for a change, and for how many seconds.
-#[derive(Clone, Copy)]
-pub(super) struct Wait {
-    pub(super) begun: Instant,
-    seconds: u16,
-}
-
-impl Wait {
+impl Waiting {
     pub(super) fn end(&self) -> Instant {
-        self.begun + Duration::from_secs(self.seconds.into())
-    }
-
-    /// The response that ends the wait.
-    fn end_with(&self, response: Response, now: Instant) -> Response {
-        let waited = (now - self.begun).as_secs_f32();
-        let space = if response.log_detail.is_empty() { "" } else { ", " };
-        let log_detail = format!("{}{space}waited {waited:.3} s", response.log_detail).into();
-        Response { log_detail, ..response.with_wait(self.seconds) }
+        self.since + Duration::from_secs(self.poll.seconds.into())
     }
 }
 
-/// How the duration of a request is measured.
-#[derive(Clone, Copy)]
-pub(super) enum Timing {
-    /// From the start to the end of the pass that receives and answers it.
-    Pass,
-    /// From its last byte to the answer, which takes long.
-    Long,
-    /// The same, for a change that the writer had.
-    Durable,
-    /// From the start to the end of the pass that ends its wait for a change. The wait itself is
-    /// not the service's own time.
-    Waited(Wait),
+/// Makes an answer that takes long, on a thread of the pool.
+pub(in crate::server) struct Job(Box<dyn FnOnce(&Service) -> Answer + Send>);
+
+impl Job {
+    /// The reply; `None` if the change has to be saved: then the writer delivers it.
+    pub(in crate::server) fn run(self, service: &Service) -> Option<Reply> {
+        match ask(service, self.0) {
+            Answer::Later(Later::Saving) => None,
+            answer => Some(Reply::Answer(answer)),
+        }
+    }
+}
+
+/// Asks the service. A panic is answered with 500. The list is consistent after it: a change is
+/// decided before it is made, and to make it does not panic. So if the panic came while the
+/// response was made, the change is there.
+pub(super) fn ask(service: &Service, question: impl FnOnce(&Service) -> Answer) -> Answer {
+    catch_unwind(AssertUnwindSafe(|| question(service))).unwrap_or_else(|_| {
+        let message = "the service failed on this request, its log says where; a change may have \
+                       been made";
+        Answer::Ready(Response::error(StatusCode::InternalServerError, message))
+    })
 }
 
 impl Connection {
-    /// Goes on with what the service, the pool or the writer has answered to a request.
-    pub(super) fn handle_answer(
+    /// Goes on with an answer that has not come at once. `waited_since`, `is_saved`: see
+    /// [`State::AwaitingAnswer`].
+    pub(super) fn go_on(
         &mut self,
         request: Arc<Request>,
         answer: Answer,
-        timing: Timing,
+        waited_since: Option<Instant>,
+        is_saved: bool,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
         match answer {
-            Answer::Now(response) | Answer::Refused(response) => {
-                let response = match timing {
-                    Timing::Waited(wait) => wait.end_with(response, context.now),
+            Answer::Ready(response) | Answer::Refused(response) => {
+                let response = match (waited_since, request.kept().prefer_wait) {
+                    (Some(since), Some(seconds)) => {
+                        note_wait(response, seconds, context.now - since)
+                    }
                     _ => response,
                 };
                 let transition = self.finish(&request, response, context);
-                match timing {
-                    Timing::Pass | Timing::Waited(_) => context.answered += 1,
-                    Timing::Long => {
-                        context.counters().immediate.observe(self.received_at.elapsed())
-                    }
-                    Timing::Durable => {
-                        context.counters().durable.observe(self.received_at.elapsed())
-                    }
-                }
+                let counters = context.counters();
+                let durations = if is_saved { &counters.durable } else { &counters.immediate };
+                durations.observe(self.received_at.elapsed());
                 return transition;
             }
-            Answer::MayWait(current) => {
-                return self.begin_wait(request, *current, timing, context);
-            }
-            Answer::Saving => {}
-            Answer::Deferred => {
+            Answer::Wait(poll) => return self.begin_wait(request, *poll, waited_since, context),
+            Answer::Later(Later::Saving) => {}
+            Answer::Later(Later::OnPool) => {
                 let request_context =
                     RequestContext { may_take_long: true, ..self.request_context(context) };
                 let asked = Arc::clone(&request);
-                let ask = move |service: &Service| service.respond(&asked, request_context);
-                context.inbox.defer(context.id, ask);
+                let respond = move |service: &Service| service.respond(&asked, request_context);
+                context.job = Some(Job(Box::new(respond)));
             }
         }
-        let timing = if matches!(timing, Timing::Pass) { Timing::Long } else { timing };
         self.output.send(&self.socket)?;
         // Epoll goes on to watch for IN: few clients send more before their answer, and to stop
-        // watching costs a system call. If a client does send more, `Ready` stops it.
-        Ok(Transition(State::AwaitingAnswer { request, timing }, Next::Wait(EventFlags::IN)))
+        // watching costs a system call. If a client does send more, `Socket` stops it.
+        let state = State::AwaitingAnswer { request, waited_since, is_saved };
+        Ok(Transition(state, Next::Wait(EventFlags::IN)))
     }
 
-    /// Responds with what came of a change that the writer had.
-    pub(super) fn handle_outcome(
+    /// Goes on with what came of a request.
+    pub(super) fn handle_reply(
         &mut self,
         request: Arc<Request>,
-        outcome: Result<Outcome, DatabaseError>,
+        reply: Reply,
+        waited_since: Option<Instant>,
+        is_saved: bool,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
-        let timing = Timing::Durable;
-        // The JSON of a new list has to be made, which takes long.
-        if matches!(outcome, Ok(Outcome::Replaced(..))) {
-            let respond = move |service: &Service| Answer::Now(service.respond_to_outcome(outcome));
-            context.inbox.defer(context.id, respond);
-            let state = State::AwaitingAnswer { request, timing };
+        let outcome = match reply {
+            Reply::Answer(answer) => {
+                return self.go_on(request, answer, waited_since, is_saved, context);
+            }
+            Reply::Outcome(outcome) => outcome,
+        };
+        let takes_long = matches!(outcome, Ok(Outcome::Replaced(..)));
+        let respond = |service: &Service| Answer::Ready(service.respond_to_outcome(outcome));
+        if takes_long {
+            // The JSON of a new list has to be made.
+            context.job = Some(Job(Box::new(respond)));
+            let state = State::AwaitingAnswer { request, waited_since, is_saved: true };
             return Ok(Transition(state, Next::Wait(EventFlags::IN)));
         }
-        let respond = || context.shared().service.respond_to_outcome(outcome);
-        let response = catch_unwind(AssertUnwindSafe(respond)).unwrap_or_else(|_| panicked());
-        self.handle_answer(request, Answer::Now(response), timing, context)
+        let answer = ask(&context.shared.service, respond);
+        self.go_on(request, answer, waited_since, true, context)
     }
 
     /// Has a request wait until what it names changes, unless the client has sent more, or has not
@@ -132,22 +128,20 @@ impl Connection {
     pub(super) fn begin_wait(
         &mut self,
         request: Arc<Request>,
-        current: NotModified,
-        timing: Timing,
+        poll: LongPoll,
+        waited_since: Option<Instant>,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
-        let NotModified { subject, seconds, response: not_modified } = current;
-        let may_wait = seconds > 0 && self.parser.is_idle() && context.phase == Phase::Serving;
+        let may_wait =
+            poll.seconds > 0 && self.parser.is_idle() && context.phase != Phase::Stopping;
         if !may_wait || self.output.send(&self.socket)? != Sent::All {
-            return self.handle_answer(request, Answer::Now(not_modified), timing, context);
+            let answer = Answer::Ready(poll.not_modified);
+            return self.go_on(request, answer, waited_since, false, context);
         }
-        let wait = match timing {
-            Timing::Waited(wait) => wait,
-            _ => Wait { begun: context.now, seconds },
-        };
-        let watch = context.inbox.watches.add(&subject, context.id);
+        let since = waited_since.unwrap_or(context.now);
+        let watch = context.watches.add(&poll.subject, context.id);
         // A change may have come between the first look and the watch.
-        self.ask_again(Box::new(Waiting { request, wait, not_modified, watch }), context)
+        self.ask_again(Box::new(Waiting { request, since, poll, watch }), context)
     }
 
     /// Asks again for what may have changed, and goes on waiting if it has not.
@@ -157,22 +151,26 @@ impl Connection {
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
         match self.ask_service(&waiting.request, context) {
-            Answer::MayWait(_) => Ok(go_on_waiting(waiting)),
-            answer => self.end_wait(*waiting, Some(answer), context),
+            Answer::Wait(_) => Ok(go_on_waiting(waiting)),
+            answer => {
+                let Waiting { request, since, watch, .. } = *waiting;
+                drop(watch);
+                self.received_at = context.now;
+                self.go_on(request, answer, Some(since), false, context)
+            }
         }
     }
 
-    /// Ends a wait with this answer, or without one because nothing has changed.
+    /// Ends a wait without a change.
     pub(super) fn end_wait(
         &mut self,
         waiting: Waiting,
-        answer: Option<Answer>,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
-        let Waiting { request, wait, not_modified, watch } = waiting;
+        let Waiting { request, since, poll, watch } = waiting;
         drop(watch);
-        let answer = answer.unwrap_or(Answer::Now(not_modified));
-        self.handle_answer(request, answer, Timing::Waited(wait), context)
+        self.received_at = context.now;
+        self.go_on(request, Answer::Ready(poll.not_modified), Some(since), false, context)
     }
 
     /// Ends a wait when the client sends another request, or has gone.
@@ -182,17 +180,24 @@ impl Connection {
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
         match receive(&self.socket, &mut context.scratch[..RECEIVE_BYTES])? {
-            Some([]) => return Ok(Transition::close()),
-            Some(received) => self.parser.append(received),
-            None => return Ok(go_on_waiting(waiting)),
+            Some([]) => Ok(Transition::close()),
+            Some(received) => {
+                self.parser.append(received);
+                self.end_wait(*waiting, context)
+            }
+            None => Ok(go_on_waiting(waiting)),
         }
-        let transition = self.end_wait(*waiting, None, context);
-        // Only now, since the 304 is timed by when its own request was received.
-        self.received_at = context.now;
-        transition
     }
 }
 
 fn go_on_waiting(waiting: Box<Waiting>) -> Transition {
     Transition(State::Waiting(waiting), Next::Wait(EventFlags::IN))
+}
+
+/// The response that ends a wait for a change.
+fn note_wait(response: Response, seconds: u16, waited: Duration) -> Response {
+    let space = if response.log_detail.is_empty() { "" } else { ", " };
+    let log_detail =
+        format!("{}{space}waited {:.3} s", response.log_detail, waited.as_secs_f32()).into();
+    Response { log_detail, ..response.with_wait(seconds) }
 }

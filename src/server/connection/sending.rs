@@ -44,7 +44,7 @@ impl Connection {
             Phase::AboveLimit | Phase::Stopping => AfterSend::Linger,
             Phase::Serving => AfterSend::Resume,
         };
-        let keep_alive_fields = context.shared().keep_alive_fields.as_str();
+        let keep_alive_fields = context.shared.keep_alive_fields.as_str();
         let connection = if then == AfterSend::Resume { keep_alive_fields } else { CLOSES };
         self.push(Some(request), response, connection, context);
         then
@@ -88,7 +88,7 @@ impl Connection {
         connection: &str,
         context: &LoopContext<'_>,
     ) {
-        let service = &context.shared().service;
+        let service = &context.shared.service;
         let is_head = request.is_some_and(|request| request.method == Method::Head);
         let common = service.common_fields(request, context.date, connection);
         let bytes = self.output.push(&mut response, is_head, &common);
@@ -107,7 +107,9 @@ impl Connection {
         since: Instant,
         context: &LoopContext<'_>,
     ) -> io::Result<Transition> {
-        let sent = self.output.send(&self.socket)?;
+        // A long content is sent when its turn comes, after all that is short.
+        let sent =
+            if self.output.is_long() { Sent::Turn } else { self.output.send(&self.socket)? };
         // The time for the client to read the rest begins now.
         let since = if sent == Sent::All { since } else { context.now };
         self.after_send(sent, then, since, context.now)
@@ -192,10 +194,4 @@ pub(super) fn timed_out() -> Response {
 pub(super) fn overloaded() -> Response {
     let message = "the service is overloaded, try again later";
     Response::error(StatusCode::ServiceUnavailable, message)
-}
-
-/// When the service panicked on a request.
-pub(in crate::server) fn panicked() -> Response {
-    let message = "the service failed on this request, its log says where";
-    Response::error(StatusCode::InternalServerError, message)
 }

@@ -1,0 +1,226 @@
+//! The accept loop, on the main thread: accepts connections and hands each to a worker, and tells
+//! the workers what signals say.
+
+use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use threadpool::ThreadPool;
+
+use super::Shared;
+use super::connection::{Connection, Reply};
+use super::inbox::{Inbox, Mail};
+use super::limits::Quota;
+use super::listen::Listener;
+use super::watches::Watches;
+use super::worker::Worker;
+use crate::logging;
+use crate::server_state::Phase;
+use crate::service_manager::{self, Watchdog};
+use crate::signals::Signals;
+use crate::store::{DatabaseStatus, Edit, Store, Ticket};
+
+/// How long after the signal connections are still accepted from the kernel's queue.
+const LAST_ACCEPTS: Duration = Duration::from_secs(2);
+
+/// How long to wait before another try when no further connection is accepted, or the system lacks
+/// a descriptor or memory.
+const RETRY_TIME: Duration = Duration::from_millis(20);
+
+/// Connections accepted from one listener in a row.
+const ACCEPTS_IN_A_ROW: usize = 64;
+
+pub(crate) struct AcceptLoop {
+    shared: Arc<Shared>,
+    inboxes: Vec<Arc<Inbox>>,
+    listeners: Vec<Listener>,
+    watchdog: Watchdog,
+}
+
+impl AcceptLoop {
+    /// Starts workers on the threads of the pool, of which one is left for answers that take long.
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        listeners: Vec<Listener>,
+        pool: &ThreadPool,
+    ) -> io::Result<Self> {
+        let mut inboxes = Vec::new();
+        let mut watches = Vec::new();
+        for number in 0..shared.server.workers.len() {
+            let watched = Arc::new(Watches::new(Arc::clone(&shared.server), number));
+            let inbox = Arc::new(Inbox::new()?);
+            let worker = Worker::new(
+                Arc::clone(&shared),
+                Arc::clone(&inbox),
+                Arc::clone(&watched),
+                pool.clone(),
+            )?;
+            pool.execute(|| worker.run());
+            inboxes.push(inbox);
+            watches.push(watched);
+        }
+        connect(&shared.service.store, &inboxes, watches);
+        Ok(Self { shared, inboxes, listeners, watchdog: Watchdog::from_env(Instant::now()) })
+    }
+
+    /// Serves until a signal says stop. When one says reload, reads the tokens again.
+    pub(crate) fn run(&mut self, signals: &Signals) -> io::Result<()> {
+        service_manager::ready();
+        while !self.accept_ready(signals)? {
+            let status = self.shared.service.store.status();
+            let save_time = status.map(DatabaseStatus::elapsed).unwrap_or_default();
+            self.watchdog.tick(Instant::now(), save_time, |ping| {
+                self.inboxes.iter().for_each(|inbox| inbox.post(Mail::Ping(Arc::clone(ping))));
+            });
+        }
+        Ok(())
+    }
+
+    /// Waits for connections and accepts them. True if the service has to stop.
+    fn accept_ready(&mut self, signals: &Signals) -> io::Result<bool> {
+        let is_above_limit = self.shared.excess() > 0;
+        let phase = if is_above_limit { Phase::AboveLimit } else { Phase::Serving };
+        if phase != self.shared.server.phase() {
+            self.set_phase(phase);
+        }
+        let time = if is_above_limit {
+            Some(RETRY_TIME)
+        } else {
+            self.watchdog.poll_timeout(Instant::now())
+        };
+        let time = time.and_then(|time| Timespec::try_from(time).ok());
+        let poll_for = |socket| PollFd::from_borrowed_fd(socket, PollFlags::IN);
+        let is_full = self.shared.is_full();
+        let listeners = self.listeners.iter().filter(|_| !is_full);
+        let mut polled = vec![poll_for(signals.stop.as_fd())];
+        polled.extend(signals.reload.iter().map(|reload| poll_for(reload.as_fd())));
+        polled.extend(listeners.map(|listener| poll_for(listener.as_fd())));
+        match rustix::event::poll(&mut polled, time.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let mut ready = polled.iter().map(|polled| !polled.revents().is_empty());
+        let must_stop = ready.next() == Some(true);
+        if let Some(reload) = &signals.reload
+            && ready.next() == Some(true)
+        {
+            self.reload_tokens(reload);
+        }
+        for (listener, _) in self.listeners.iter().zip(ready).filter(|(_, is_ready)| *is_ready) {
+            self.accept_from(listener);
+        }
+        Ok(must_stop)
+    }
+
+    /// Sets the phase, and wakes the workers, which have other deadlines in it.
+    fn set_phase(&self, phase: Phase) {
+        self.shared.server.set_phase(phase);
+        self.inboxes.iter().for_each(|inbox| inbox.wake());
+    }
+
+    fn reload_tokens(&self, reload: &UnixStream) {
+        // One reload is enough for several signals; it fails when there is nothing to read.
+        let _ = rustix::io::read(reload, &mut [0; 64]);
+        let Some(tokens) = &self.shared.service.tokens else { return };
+        match tokens.load() {
+            Ok(loaded) => {
+                loaded.log();
+                self.inboxes.iter().for_each(|inbox| inbox.post(Mail::TokensChanged));
+            }
+            Err(error) => log::error!(
+                "cannot use the token file {}: {error}; the previous tokens stay",
+                tokens.file().display()
+            ),
+        }
+    }
+
+    /// Accepts up to [`ACCEPTS_IN_A_ROW`] connections from a listener.
+    fn accept_from(&self, listener: &Listener) {
+        // A container may publish the port of an open address on a loopback address of the host,
+        // where DNS rebinding reaches it. --allow-host asks for the check.
+        let checks_host = listener.endpoint.is_loopback()
+            || (listener.endpoint.is_open() && !self.shared.service.options.allow_host.is_empty());
+        for _ in 0..ACCEPTS_IN_A_ROW {
+            if self.shared.is_full() {
+                return;
+            }
+            match listener.accept() {
+                Ok((socket, peer)) => {
+                    let worker = self.shared.next_worker();
+                    let quota = Quota::new(Arc::clone(&self.shared), worker);
+                    let connection =
+                        Connection::new(socket, peer, checks_host, quota, Instant::now());
+                    self.inboxes[worker].post(Mail::Connection(Box::new(connection)));
+                }
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => return,
+                    // The client closed the connection before it was accepted.
+                    ErrorKind::ConnectionAborted | ErrorKind::Interrupted => {}
+                    _ => return pause(&error),
+                },
+            }
+        }
+    }
+
+    /// Answers what has begun. Connections that are still open at the deadline are closed, answered
+    /// or not.
+    pub(crate) fn stop(mut self, deadline: Instant) {
+        let begun = Instant::now();
+        service_manager::stopping();
+        self.listeners.iter_mut().for_each(Listener::unlink);
+        self.set_phase(Phase::Stopping);
+        // For clients, connections in the kernel's queue are established.
+        while self.listeners.iter().any(has_pending) && begun.elapsed() < LAST_ACCEPTS {
+            if self.shared.is_full() {
+                sleep(RETRY_TIME);
+            }
+            self.listeners.iter().for_each(|listener| self.accept_from(listener));
+        }
+        self.listeners.clear();
+        while self.shared.server.connections() > 0 && Instant::now() < deadline {
+            sleep(RETRY_TIME);
+        }
+        let connections = self.shared.server.connections();
+        if connections > 0 {
+            let seconds = begun.elapsed().as_secs_f32();
+            log::warn!(
+                "connections closed because they were still open {seconds:.0} s after the signal: \
+                 {connections}"
+            );
+        }
+    }
+}
+
+/// Connects the store to the workers, which get its outcomes and hear of new versions.
+pub(super) fn connect(store: &Store, inboxes: &[Arc<Inbox>], watches: Vec<Arc<Watches>>) {
+    let askers = inboxes.to_vec();
+    let deliver = move |ticket: Ticket, outcome| {
+        askers[ticket.worker].post(Mail::Reply(ticket.connection, Reply::Outcome(outcome)));
+    };
+    let inboxes = inboxes.to_vec();
+    let notify = move |edits: &[Edit]| {
+        for (inbox, watches) in inboxes.iter().zip(&watches) {
+            if watches.mark(edits) {
+                inbox.wake();
+            }
+        }
+    };
+    store.connect(Box::new(deliver), Box::new(notify));
+}
+
+/// Waits after the system has refused a connection, most likely for lack of a descriptor or memory.
+fn pause(error: &io::Error) {
+    logging::CONNECTIONS.log(format_args!("cannot accept connections for the moment: {error}"));
+    sleep(RETRY_TIME);
+}
+
+/// Whether a connection waits in the kernel's queue.
+fn has_pending(listener: &Listener) -> bool {
+    let mut polled = [PollFd::new(&listener, PollFlags::IN)];
+    rustix::event::poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+}
