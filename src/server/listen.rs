@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::ptr;
@@ -264,17 +264,20 @@ impl SocketFile {
     fn bind(socket: &Socket, path: &Path, mode: u32) -> io::Result<Self> {
         let address = SockAddr::unix(path)?;
         // The new file has the mode of the socket less the umask (unix_bind_bsd in the kernel's
-        // net/unix/af_unix.c). So at no time may more users connect than in the end.
+        // net/unix/af_unix.c). To change its mode by its path could follow a link.
         rustix::fs::fchmod(socket, Mode::from_raw_mode(mode))?;
         // Another start must not find the same stale file, and then remove the one that is bound
         // here.
         let _lock = lock_directory_of(path);
         // To bind fails where there is a file.
         remove_stale(path, &address)?;
-        socket.bind(&address)?;
-        let file = Self { path: path.to_owned(), identity: identity(path)? };
-        fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
-        Ok(file)
+        // The umask belongs to the process. The only other thread there is, the log's, makes no
+        // files.
+        let umask = rustix::process::umask(Mode::empty());
+        let bound = socket.bind(&address);
+        rustix::process::umask(umask);
+        bound?;
+        Ok(Self { path: path.to_owned(), identity: identity(path)? })
     }
 }
 

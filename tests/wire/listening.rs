@@ -66,6 +66,16 @@ fn several_listeners_serve_the_same_list() {
 }
 
 #[test]
+fn the_mode_of_the_file_is_not_set_by_its_path() {
+    let (_scratch, path) = socket();
+    let options = ["-o", "/dev/null", "-e", "inject=?chmod,fchmodat:error=EPERM"];
+    let arguments = ["--listen", &format!("unix:{path}"), "--unix-mode", "0606"];
+    let Some(server) = Server::below_strace(&options, &arguments) else { return };
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o606);
+    server.stop();
+}
+
+#[test]
 fn the_file_has_the_mode_asked_for_whatever_the_umask() {
     let (_scratch, path) = socket();
     let mode = |arguments: &[&str], umask: &str| {
@@ -85,6 +95,7 @@ fn the_file_has_the_mode_asked_for_whatever_the_umask() {
     assert_eq!(mode(&[], "077"), 0o660);
     assert_eq!(mode(&["--unix-mode", "0606"], "022"), 0o606);
     assert_eq!(mode(&["--unix-mode", "600"], "0"), 0o600);
+    assert_eq!(mode(&["--unix-mode", "0666"], "077"), 0o666);
 }
 
 #[test]
