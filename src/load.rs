@@ -139,7 +139,8 @@ fn open(
 pub(crate) fn check(options: &Options) -> Result<String, Failure> {
     match find(options, Follower::new(options).as_ref())? {
         Source::InMemory(colors, seed) => Ok(format!("{} from {seed}", count(colors.len()))),
-        Source::Database { given, seed: Some((colors, seed)), .. } => {
+        Source::Database { given, path, seed: Some((colors, seed)), .. } => {
+            new_file::check(&path).map_err(|error| unusable(&given, error))?;
             Ok(format!("{} from {seed}, for {}", count(colors.len()), given.display()))
         }
         Source::Database { given, path, .. } => {

@@ -10,7 +10,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -52,6 +52,12 @@ pub(crate) fn lock_or_make(
     }
 }
 
+/// Fails if a start could not make FILE.
+pub(crate) fn check(path: &Path) -> Result<(), DatabaseError> {
+    let _lock = file_lock::lock_directory(path)?;
+    NewFile::create(path).map(drop)
+}
+
 /// Makes FILE, with the service lock on it. `empty`: the FILE to replace. `None` if there is a FILE
 /// that is not empty.
 fn make(path: &Path, colors: &Colors, empty: Option<&File>) -> Result<Option<File>, DatabaseError> {
@@ -59,13 +65,9 @@ fn make(path: &Path, colors: &Colors, empty: Option<&File>) -> Result<Option<Fil
     if fs::metadata(path).is_ok_and(|there| there.len() > 0) {
         return Ok(None);
     }
-    let new = path.with_file_name(NEW_NAME);
-    let failed = |error: io::Error| probe::refused("make", &new, &error);
-    remove(&new)?;
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create_new(true).mode(NEW_FILE_MODE);
-    let file = options.open(&new).map_err(failed)?;
-    let _removal = Removal(&new);
+    let new = NewFile::create(path)?;
+    let failed = |error| probe::refused("make", &new.path, &error);
+    let file = new.file.try_clone().map_err(failed)?;
     // Nobody else has a lock on a new file.
     file.try_lock().map_err(|_| DatabaseError::Busy)?;
     if let Some(empty) = empty {
@@ -84,17 +86,34 @@ fn make(path: &Path, colors: &Colors, empty: Option<&File>) -> Result<Option<Fil
     if has_wal || has_journal {
         probe::sync_directory(path)?;
     }
-    let is_renamed = rename(&new, path, empty).map_err(failed)?;
+    let is_renamed = rename(&new.path, path, empty).map_err(failed)?;
     Ok(is_renamed.then_some(file))
 }
 
-/// Removes a new file that was not renamed.
-struct Removal<'a>(&'a Path);
+/// A new file, which is removed unless it was renamed.
+struct NewFile {
+    path: PathBuf,
+    file: File,
+}
 
-impl Drop for Removal<'_> {
+impl NewFile {
+    /// Creates it in the directory of FILE, in place of one that was left.
+    fn create(path: &Path) -> Result<Self, DatabaseError> {
+        let path = path.with_file_name(NEW_NAME);
+        remove(&path)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true).mode(NEW_FILE_MODE);
+        match options.open(&path) {
+            Ok(file) => Ok(Self { path, file }),
+            Err(error) => Err(probe::refused("make", &path, &error)),
+        }
+    }
+}
+
+impl Drop for NewFile {
     fn drop(&mut self) {
         // The next start that makes a file removes one that stays.
-        let _ = fs::remove_file(self.0);
+        let _ = fs::remove_file(&self.path);
     }
 }
 

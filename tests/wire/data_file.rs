@@ -143,7 +143,10 @@ fn a_path_that_leads_nowhere_is_told_with_the_part_that_is_to_blame() {
             "cannot search {path}: Not a directory (os error 20); name another file with --data"
         )
     };
+    // in which even root makes no files
+    let proc = "cannot make /proc/.colors-new: No such file or directory (os error 2); name another file with --data";
     for (file, reason) in [
+        ("/proc/colors.db", proc.to_owned()),
         ("no/such/colors.db", create("no/such")),
         ("link", create("gone")),
         ("list/no/colors.db", is_file("list/no")),
