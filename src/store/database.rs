@@ -216,8 +216,9 @@ impl Database {
     /// Begins a save. Waits [`TRY_TIME`] for the write lock, and fails with `Busy` without it.
     /// Returns the list if another program has committed since it was last read.
     ///
-    /// After a failed save (`has_failed`) this returns the list in any case. It also writes a frame
-    /// that changes nothing, so that the commit shows whether the disk works.
+    /// After a failed save (`has_failed`) this returns the list in any case. It also syncs the
+    /// directory again, whose last sync by SQLite may have failed, and writes a frame that changes
+    /// nothing, so that the commit shows whether the disk works.
     pub(super) fn begin(
         &mut self,
         known: &Colors,
@@ -228,6 +229,7 @@ impl Database {
         }
         let found = self.begin_transaction("BEGIN IMMEDIATE", known)?;
         if has_failed {
+            probe::sync_directory(self.files.wal())?;
             rewrite_page(&self.connection)?;
         }
         Ok(found)

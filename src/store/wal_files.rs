@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc::{self, off_t};
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::{DatabaseError, probe};
@@ -61,6 +61,8 @@ impl SharedMemory {
         let mode = owner.mode() & 0o777;
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(mode);
+        // Like SQLite: somebody else may own the directory.
+        options.custom_flags(OFlags::NOFOLLOW.bits() as i32);
         let made = options.clone().create_new(true).open(&shm);
         let made_beside = made.is_ok().then(|| path.to_owned());
         let file = made.or_else(|_| options.open(&shm)).map_err(failed)?;
@@ -199,6 +201,11 @@ impl WalFiles {
         let file = fs::metadata(file).map_or(0, |file| file.len());
         let wal = fs::metadata(wal).ok().filter(|wal| *opened == Some(id_of(wal)));
         [file, wal.map_or(u64::MAX, |wal| wal.len())]
+    }
+
+    /// FILE-wal, by a path without links.
+    pub(super) fn wal(&self) -> &Path {
+        &self.opened[1].0
     }
 
     /// FILE, as `--data` names it.

@@ -194,6 +194,24 @@ fn an_shm_that_grows_during_a_save_on_a_full_disk_ends_nothing() {
 }
 
 #[test]
+fn a_link_beside_the_file_is_not_followed() {
+    let (scratch, file, server) = Server::kept(&format!("[{A}]"));
+    server.stop();
+    let target = scratch.write("target", "theirs");
+    for suffix in ["-shm", "-wal"] {
+        let link = format!("{file}{suffix}");
+        symlink(&target, &link).unwrap();
+        for arguments in [&["--listen", "127.0.0.1:0"][..], &["--check"], &["--dump"]] {
+            let error = error_of(&[arguments, &["--data", &file]].concat());
+            assert!(error.contains("cannot "), "{link} {arguments:?}: {error}");
+            assert_eq!(fs::read_to_string(&target).unwrap(), "theirs", "{link} {arguments:?}");
+        }
+        fs::remove_file(&link).unwrap();
+    }
+    assert_eq!(stored(&file), envelope(A));
+}
+
+#[test]
 fn an_shm_that_is_cut_ends_nothing_while_it_runs_or_at_the_stop() {
     for length in [0, 1, 4096, 20_000, 32 * 1024] {
         let scratch = Scratch::new();

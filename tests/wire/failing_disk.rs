@@ -40,6 +40,29 @@ fn a_change_whose_sync_fails_is_not_there_after_a_crash() {
 }
 
 #[test]
+fn after_a_failed_save_the_directory_has_to_be_synced_again() {
+    let (scratch, file, server) = Server::kept("[]");
+    let (directory, log) = (scratch.0.to_str().unwrap(), format!("{file}-wal"));
+    let inject = ["inject=pwrite64:error=EIO:when=1", "inject=fsync:error=EIO"];
+    let options =
+        ["-o", "/dev/null", "-P", &log, "-P", directory, "-e", inject[0], "-e", inject[1]]
+            .map(str::to_owned);
+    if !server.strace(&options) {
+        return;
+    }
+    let failed = "the change could not be saved: the file cannot be written: the disk reported an error, or there is a limit of the file's size";
+    server.ask("POST", "/colors", A).expect_message(500, failed);
+    // the log can be written again, and the directory not be synced yet
+    let refused = server.ask("POST", "/colors", A);
+    let reason = format!("the change could not be saved: cannot sync {directory}: Input/output ");
+    assert!(refused.status == 500 && refused.message().starts_with(&reason), "{refused:?}");
+    server.end_strace();
+    wait_until("it recovers by itself", || health(&server).0 == 200);
+    server.ask("POST", "/colors", A).expect_status(201);
+    assert_eq!(list_after_kill(server, &file), format!(r#"{{"data":[{A}]}}"#));
+}
+
+#[test]
 fn a_full_disk_changes_nothing_and_health_recovers_with_the_disk() {
     let (_scratch, file, server) = Server::kept("[]");
     let create = |value: &str| {
