@@ -1,9 +1,9 @@
 //! The programs of the documents that follow a color, each as it stands there: they live on while
-//! the service is away, and show what is new once.
+//! the service is away, and show what is new once. Lamps are what stands for the devices.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -16,6 +16,7 @@ use crate::wire::recipes::block;
 use crate::wire::systemd::check_unit;
 use crate::wire::waiting::waiting;
 
+const LAMPS: &str = include_str!("../../docs/lamps.md");
 const HTTP: &str = include_str!("../../docs/http.md");
 const README: &str = include_str!("../../README.md");
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/follow/follow-colors");
@@ -166,20 +167,25 @@ fn a_program_that_follows_a_color_outlives_the_service_and_the_color() {
     });
 }
 
+/// The head of a request, in lower case.
+fn read_head(connection: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        connection.read_exact(&mut byte).unwrap();
+        head.extend(byte);
+    }
+    String::from_utf8(head).unwrap().to_lowercase()
+}
+
 /// Answers so many requests one after the other, each on a connection of its own; gives the
 /// conditions of all.
 fn answer(listener: &TcpListener, answers: &[String]) -> Vec<String> {
     let conditions = answers.iter().map(|answer| {
         let mut connection = eventually("it asks again", || Some(listener.accept().ok()?.0));
         connection.set_nonblocking(false).unwrap();
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            let mut byte = [0];
-            connection.read_exact(&mut byte).unwrap();
-            head.extend(byte);
-        }
+        let head = read_head(&mut connection);
         connection.write_all(answer.as_bytes()).unwrap();
-        let head = String::from_utf8(head).unwrap().to_lowercase();
         let condition = head.lines().find_map(|line| line.strip_prefix("if-none-match: "));
         condition.expect("it has a tag").to_owned()
     });
@@ -259,4 +265,164 @@ fn the_unit_that_follows_the_list_is_sound_and_makes_its_file_after_each_change(
     wait_until("the file is made", || names().contains("red\n"));
     server.ask("DELETE", "/colors/red", "").expect_status(200);
     wait_until("it is made again", || !names().lines().any(|name| name == "red"));
+}
+
+/// Reads a request with its content, and answers it.
+fn receive(listener: &TcpListener, status: &str) -> (String, String) {
+    let mut connection = eventually("a request comes", || Some(listener.accept().ok()?.0));
+    connection.set_nonblocking(false).unwrap();
+    let head = read_head(&mut connection);
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    let mut content = vec![0; length.map_or(0, |length| length.parse().unwrap())];
+    connection.read_exact(&mut content).unwrap();
+    let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{{}}");
+    connection.write_all(answer.as_bytes()).unwrap();
+    (head, String::from_utf8(content).unwrap())
+}
+
+/// A service with a lamp that the commands of the document have made.
+fn service_with_lamp() -> Server {
+    let server = Server::start(&[]);
+    let address = server.address.to_string();
+    let create = block(LAMPS, "sh", "curl -sS -X PUT").replace("SERVICE:8080", &address);
+    let color = "{\"name\":\"lamp\",\"value\":\"#ffd27f\"}\n".to_owned();
+    assert_eq!(run(&mut shell("sh", &create)), (Some(0), color, String::new()));
+    server
+}
+
+#[test]
+fn a_device_with_wled_is_told_of_each_change_and_again_after_it_was_away() {
+    if !is_installed("jq") {
+        return;
+    }
+    let server = service_with_lamp();
+    let device = TcpListener::bind("127.0.0.1:0").unwrap();
+    device.set_nonblocking(true).unwrap();
+    let commands = block(LAMPS, "sh", "follow-colors")
+        .replace("packaging/follow/follow-colors", SCRIPT)
+        .replace("SERVICE:8080", &server.address.to_string())
+        .replace("WLED", &device.local_addr().unwrap().to_string());
+    let _follower = Follower::start(shell("sh", &commands), Scratch::new());
+    let expect = |status: &str, color: &str| {
+        let (head, content) = receive(&device, status);
+        assert!(head.starts_with("post /json/state http/1.1\r\n"), "{head}");
+        assert!(head.contains("content-type: application/json\r\n"), "{head}");
+        let compact: String = content.split_whitespace().collect();
+        assert_eq!(compact, format!(r#"{{"on":true,"seg":[{{"col":["{color}"]}}]}}"#));
+    };
+    expect("200 OK", "ffd27f");
+    wait_until("it waits", || waiting(&server) == 1);
+    server.ask("PUT", "/colors/lamp", r##"{"value":"#111111"}"##).expect_status(200);
+    expect("503 Service Unavailable", "111111");
+    expect("200 OK", "111111");
+}
+
+#[test]
+fn home_assistant_would_read_and_set_the_lamp() {
+    let server = service_with_lamp();
+    let configuration = block(LAMPS, "yaml", "rest_command");
+    let setting = |name: &str| {
+        let mut lines = configuration.lines().map(str::trim);
+        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")).unwrap()
+    };
+    let path = |name: &str| setting(name).strip_prefix("http://SERVICE:8080").unwrap();
+    let payload = setting("payload").trim_matches('\'').replace("{{ value }}", "#222222");
+    let color = r##"{"name":"lamp","value":"#222222"}"##;
+    let method = setting("method").to_uppercase();
+    let kind = format!("Content-Type: {}\r\n", setting("content_type"));
+    server.connect().ask_with(&method, path("url"), &kind, &payload).expect_content(color);
+    server.ask("GET", path("resource"), "").expect_content(color);
+    assert_eq!(setting("value_template"), r#""{{ value_json.value }}""#);
+}
+
+/// What stands for the modules of MicroPython, and for rpi_ws281x, in CPython.
+const MODULES: [(&str, &str); 5] = [
+    ("machine", "Pin = int"),
+    (
+        "network",
+        "
+STA_IF = 0
+class WLAN:
+    def __init__(self, interface): pass
+    def active(self, is_active): pass
+    def connect(self, name, password): pass
+",
+    ),
+    (
+        "neopixel",
+        "
+class NeoPixel:
+    def __init__(self, pin, count): pass
+    def fill(self, color): self.color = bytes(color)
+    def write(self): print(self.color.hex(), flush=True)
+",
+    ),
+    (
+        "requests",
+        "
+import json, urllib.error, urllib.request
+class Answer:
+    def __init__(self, answer):
+        self.status_code, self.headers, self.content = answer.status, answer.headers, answer.read()
+    def json(self): return json.loads(self.content)
+    def close(self): pass
+def get(url, headers, timeout):
+    try:
+        request = urllib.request.Request(url, headers=headers)
+        return Answer(urllib.request.urlopen(request, timeout=timeout))
+    except urllib.error.HTTPError as error:
+        return Answer(error)
+",
+    ),
+    (
+        "rpi_ws281x",
+        "
+def Color(*color): return bytes(color).hex()
+class PixelStrip:
+    def __init__(self, count, pin): self.colors = [None] * count
+    def begin(self): pass
+    def numPixels(self): return len(self.colors)
+    def setPixelColor(self, led, color): self.colors[led] = color
+    def show(self): print(*set(self.colors), flush=True)
+",
+    ),
+];
+
+#[test]
+fn strips_of_leds_show_each_change_and_live_on_after_a_value_that_is_none() {
+    if !is_installed("python3") {
+        return;
+    }
+    let of_raspberry = LAMPS.split('`').find(|text| text.ends_with("strip.py")).unwrap();
+    for (file, program, commands) in [
+        ("main.py", block(LAMPS, "python", "neopixel"), "python3 main.py"),
+        ("strip.py", block(LAMPS, "python", "rpi_ws281x"), of_raspberry),
+    ] {
+        let (server, scratch) = (service_with_lamp(), Scratch::new());
+        let address = server.address.to_string();
+        for (name, module) in MODULES {
+            scratch.write(&format!("{name}.py"), module);
+        }
+        scratch.write(file, program.replace("SERVICE:8080", &address));
+        let commands = commands
+            .replace('\n', " ")
+            .replace("packaging/follow/follow-colors", SCRIPT)
+            .replace("SERVICE:8080", &address);
+        let follower = Follower::start(shell("sh", &commands), scratch);
+        for (value, shown) in [
+            ("#ffd27f", Some("ffd27f")),
+            ("#111111", Some("111111")),
+            ("no color", None),
+            ("#222222", Some("222222")),
+        ] {
+            let content = format!(r#"{{"value":"{value}"}}"#);
+            server.ask("PUT", "/colors/lamp", &content).expect_status(200);
+            match shown {
+                Some(shown) => wait_until("it is shown", || {
+                    follower.printed().last().is_some_and(|last| last == shown)
+                }),
+                None => wait_until("it is told", || waiting(&server) == 0),
+            }
+        }
+    }
 }

@@ -14,7 +14,7 @@ const OPERATING: &str = include_str!("../../docs/operating.md");
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// Everything that `make install` installs, with its mode.
-const FILES: [(u32, &str); 36] = [
+const FILES: [(u32, &str); 37] = [
     (0o644, "etc/default/colors"),
     (0o755, "usr/local/bin/colors"),
     (0o755, "usr/local/lib/colors/backup"),
@@ -32,6 +32,7 @@ const FILES: [(u32, &str); 36] = [
     (0o644, "usr/local/share/doc/colors/docs/disk.svg"),
     (0o644, "usr/local/share/doc/colors/docs/durability.md"),
     (0o644, "usr/local/share/doc/colors/docs/http.md"),
+    (0o644, "usr/local/share/doc/colors/docs/lamps.md"),
     (0o644, "usr/local/share/doc/colors/docs/limits.md"),
     (0o644, "usr/local/share/doc/colors/docs/operating.md"),
     (0o644, "usr/local/share/doc/colors/docs/page.webp"),

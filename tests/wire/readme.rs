@@ -16,7 +16,7 @@ const OPERATING: &str = include_str!("../../docs/operating.md");
 const PROXIES: &str = include_str!("../../docs/proxies.md");
 
 /// All documents, by their paths.
-const DOCUMENTS: [(&str, &str); 14] = [
+const DOCUMENTS: [(&str, &str); 15] = [
     ("README.md", README),
     ("CHANGELOG.md", include_str!("../../CHANGELOG.md")),
     ("CONTRIBUTING.md", include_str!("../../CONTRIBUTING.md")),
@@ -26,6 +26,7 @@ const DOCUMENTS: [(&str, &str); 14] = [
     ("docs/design.md", DESIGN),
     ("docs/durability.md", include_str!("../../docs/durability.md")),
     ("docs/http.md", HTTP),
+    ("docs/lamps.md", include_str!("../../docs/lamps.md")),
     ("docs/limits.md", include_str!("../../docs/limits.md")),
     ("docs/operating.md", OPERATING),
     ("docs/performance.md", include_str!("../../docs/performance.md")),
