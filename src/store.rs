@@ -36,6 +36,9 @@
 //! | a start without a copy | the service that is followed | 6 s |
 //! | a stop | the writer's last commit | 4.5 s from the signal |
 //!
+//! After a stop the process ends, whatever the writer does, but for one thing: a call to the disk
+//! that the kernel does not interrupt keeps the process until it returns.
+//!
 //! A save that takes longer than 5 s, the wait for the lock not included, counts as failed in
 //! `/health` until it ends: [`DatabaseStatus`].
 
