@@ -46,9 +46,9 @@ const HTML: &str = concat!(
 /// text becomes markup. After a change of style or script, the test below tells the new hashes.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'sha256-",
-    "YwG+hzRLOF0HYkXenpAWoSyruo4r7kdexSE7boGOotI=",
+    "lMcfd6boapOpNXxbmvXDhSNtbtnxreEIx9/nEOFFRAs=",
     "'; style-src 'sha256-",
-    "sOmpuwbcyZywU67UeUdig/02Pbz5fffI3CFKMaBcYOw=",
+    "fNlN0iHP0YZ0iUpUUl75QiqUNHQx2AeOvbKQNHlFXfw=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 );

@@ -26,7 +26,7 @@ fn a_color_is_added_at_the_end_once_it_has_a_name() {
     browser.press(&[ENTER]);
     browser.type_text("pale \"teal\" <b>");
     browser.fill("#value", "#99ccc");
-    browser.expect_text("#note", "This page knows no such color. It is saved as it is.");
+    browser.expect_text("#note", "Not a CSS color. It is kept as text.");
     browser.fill("#value", "#99cccc");
     browser.expect_text("#note", "");
     assert_eq!(browser.value("#picker"), "#99cccc");
@@ -39,7 +39,7 @@ fn a_color_is_added_at_the_end_once_it_has_a_name() {
 }
 
 #[test]
-fn a_form_asks_before_it_loses_what_was_typed_or_saves_no_value() {
+fn a_form_asks_before_it_loses_what_was_typed_and_wants_a_value() {
     let Some(browser) = browse() else { return };
     let _server = open(&browser);
     browser.click("#add");
@@ -47,7 +47,8 @@ fn a_form_asks_before_it_loses_what_was_typed_or_saves_no_value() {
     assert_eq!(browser.run(has_color), "ground", "as what is no color");
     browser.type_text("new");
     browser.press(&[ENTER]);
-    assert_eq!(browser.answer("dismiss"), "Save without a value?");
+    let wants = "return [document.activeElement.id, document.activeElement.validity.valueMissing]";
+    browser.expect_value(wants, serde_json::json!(["value", true]));
     // twice, as browsers themselves ask only once
     let leaves = "return dispatchEvent(new Event('beforeunload', {cancelable: true}))";
     for answer in ["dismiss", "dismiss", "accept"] {
@@ -186,7 +187,7 @@ fn an_open_color_follows_the_changes_of_others() {
     let server = open(&browser);
     browser.open_color("ink");
     server.ask("PUT", "/colors/ink", r##"{"value":"#222222"}"##);
-    browser.expect_text("#stored", "#222222");
+    browser.expect_text("#formats code", "#222222");
     server.ask("DELETE", "/colors/ink", "");
     browser.expect_text("#refusal", "Deleted elsewhere.");
     let buttons = "return ['delete', 'change', 'again'].filter(id => document.getElementById(id).checkVisibility()).join()";
@@ -274,7 +275,10 @@ fn of_two_colors_with_the_same_name_either_is_changed_and_says_which_it_is() {
     );
     assert_eq!(marks, serde_json::json!(["1 of 2", "", "2 of 2"]));
     browser.open_nth_color("red", 1);
-    browser.expect_text("#note", "Number 2 of 2 with this name. A path means the first.");
+    browser.expect_text(
+        "#note",
+        "Number 2 of 2 with this name. Programs that ask by name get the first.",
+    );
     browser.click("#change");
     browser.fill("#value", "#dd0000");
     browser.press(&[ENTER]);
@@ -291,7 +295,10 @@ fn of_two_colors_with_the_same_name_either_is_changed_and_says_which_it_is() {
     browser.until("return document.querySelector('li:last-child .open span').textContent === ''");
     browser.click("#add");
     browser.type_text("ink");
-    browser.expect_text("#note", "There is one of this name already. A path means the first.");
+    browser.expect_text(
+        "#note",
+        "There is one of this name already. Programs that ask by name get the first.",
+    );
 }
 
 #[test]

@@ -169,6 +169,46 @@ fn a_message_does_not_go_while_it_has_the_focus() {
 }
 
 #[test]
+fn what_is_told_stays_in_its_place_and_covers_neither_the_focus_nor_what_can_be_pressed() {
+    const COVERED: &str = "const told = document.querySelector('#message').getBoundingClientRect();
+        const isCovered = part => {
+            const {left, right, top, bottom} = part.getBoundingClientRect();
+            return left < told.right && right > told.left && top < told.bottom && bottom > told.top && part.checkVisibility();
+        };
+        const frame = document.querySelector('dialog[open] #panel') ?? document.querySelector('dialog[open]') ?? document.activeElement;
+        return [frame, ...frame.querySelectorAll('button, label')].filter(part => part.id !== 'dismiss' && part.id !== 'takeBack')
+            .filter(isCovered).map(part => part.id || part.className || part.textContent)";
+    let place = "const {x, y, width, height} = document.querySelector('#message').getBoundingClientRect(); return [x, y, width, height]";
+    let Some(browser) = browse() else { return };
+    for (width, height, is_touch) in
+        [(1024, 600, false), (844, 390, true), (1280, 800, false), (360, 740, true)]
+    {
+        browser.resize_as(width, height, is_touch);
+        let _server = browser.show_to_change(Server::start(&[]));
+        browser.run("document.querySelector('li .open').focus()");
+        browser.press(&[END, DELETE]);
+        browser.expect_text("#told", "Deleted yellowgreen.");
+        browser.until(&format!("return !(() => {{ {COVERED} }})().length"));
+        let before = browser.run(place);
+        browser.press(&[ENTER]);
+        browser.until("return document.querySelector('#opened').open");
+        for fields in [false, true] {
+            if fields {
+                browser.press(&[F2]);
+                browser.expect_fields();
+            }
+            assert_eq!(browser.run(place), before, "{width}");
+            assert_eq!(browser.run(COVERED), json!([]), "{width}, fields {fields}");
+        }
+        browser.press(&[ESCAPE]);
+        browser.expect_closed();
+        browser.click("#showHelp");
+        assert_eq!(browser.run(place), before, "{width}");
+        assert_eq!(browser.run(COVERED), json!([]), "{width}, help");
+    }
+}
+
+#[test]
 fn texts_of_strangers_are_text() {
     let Some(browser) = browse() else { return };
     let long = "x".repeat(4096);
@@ -294,7 +334,7 @@ fn nothing_moves_for_those_who_prefer_that() {
 fn what_happens_is_read_out() {
     let Some(browser) = browse() else { return };
     let _server = browser.show(Server::start(&[]));
-    let roles = "return ['message', 'count', 'note', 'away', 'refusal'].map(id => document.getElementById(id).role)";
+    let roles = "return ['message', 'said', 'note', 'away', 'refusal'].map(id => document.getElementById(id).role)";
     assert_eq!(browser.run(roles), json!(["status", "status", "status", "alert", "alert"]));
     let tile = "const li = document.querySelector('li:nth-child(3)'); return [li.ariaSetSize, li.ariaPosInSet]";
     assert_eq!(browser.run(tile), json!(["148", "3"]));
@@ -306,8 +346,15 @@ fn what_happens_is_read_out() {
             .iter()
             .any(|node| node["role"]["value"] == role && node["name"]["value"] == name)
     };
-    assert!(named("list", "Colors") && named("searchbox", "Search name or value"));
+    assert!(named("list", "Colors") && named("searchbox", "Search name or color"));
     assert!(named("combobox", "Sort by"));
+    // Safari takes a list without bullets for none unless it says so
+    let said = "return [document.querySelector('#list').getAttribute('role'), document.querySelector('#count').role, document.querySelector('li .open').ariaKeyShortcuts]";
+    browser.until("return document.querySelector('li .open').ariaKeyShortcuts !== 'C'");
+    browser.expect_value(said, json!(["list", null, "C F2 Delete"]));
+    let _read_only = browser.show(Server::start(&["--read-only"]));
+    browser.expect_seen("#readOnly");
+    browser.expect_value(said, json!(["list", null, "C"]));
     assert!(named("button", "aqua #00ffff") || named("button", "aqua#00ffff"));
 }
 

@@ -44,11 +44,11 @@ fn a_file_replaces_the_list_after_it_was_shown_what_that_changes_and_undo_brings
             browser.press(&[ESCAPE]);
         }
     }
-    browser.expect_text("#told", "Replaced 3 colors by 3.");
+    browser.expect_text("#told", "Replaced 3 colors with 3.");
     let expected = json!({"data": [{"name": "sea", "value": "teal"}, {"name": "ink", "value": "#000000"}, {"name": "red", "value": "#ff0000"}]});
     assert_eq!(serde_json::from_str::<Value>(&server.list()).unwrap(), expected);
     browser.press_with(CONTROL, "z");
-    browser.expect_text("#told", "Undone: Replaced 3 colors by 3.");
+    browser.expect_text("#told", "Undone: Replaced 3 colors with 3.");
     assert_eq!(server.list(), before);
 }
 
@@ -74,6 +74,10 @@ fn a_file_that_is_no_list_of_colors_is_refused_with_what_to_fix() {
         wait_until(message, || browser.text("#told").starts_with(message));
     }
     assert_eq!(browser.run("return document.querySelector('#incoming').open"), false);
+    // what was wrong with the last file is not wrong with this one
+    browser.give_file(&scratch.write("good.json", NEW));
+    expect_comparison(&browser, "3 colors become 3");
+    assert_eq!(browser.text("#told"), "");
 }
 
 #[test]
@@ -97,14 +101,14 @@ fn a_list_that_changes_while_a_file_is_compared_is_compared_anew() {
     browser.expect_text("#becomes", "5 colors become 3");
     assert_eq!(names_of(&server).len(), 5);
     browser.click("#replace");
-    browser.expect_text("#told", "Replaced 5 colors by 3.");
+    browser.expect_text("#told", "Replaced 5 colors with 3.");
     // undo would take a change of somebody else away, so it shows what
     server.ask("POST", "/colors", r##"{"name":"newest","value":"#555555"}"##);
     browser.expect_text("#count", "4 colors");
     browser.click("#takeBack");
     expect_comparison(&browser, "4 colors become 5");
     browser.click("#replace");
-    browser.expect_text("#told", "Replaced 4 colors by 5.");
+    browser.expect_text("#told", "Replaced 4 colors with 5.");
     assert_eq!(names_of(&server), ["red", "ink", "red", "new", "newer"]);
 }
 

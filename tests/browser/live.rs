@@ -65,6 +65,68 @@ fn a_change_leaves_focus_scroll_place_and_half_typed_values() {
 }
 
 #[test]
+fn an_open_color_stands_still_while_others_change_it_and_the_list() {
+    let Some(browser) = browse() else { return };
+    browser.resize(844, 390);
+    let server = browser.show(Server::start(&[]));
+    browser.open_color("olive");
+    browser.expect_text("#place", "104 of 148");
+    browser.run("document.querySelector('#panel').scrollTop = 60; getSelection().selectAllChildren(document.querySelector('#formats :nth-child(3) code'))");
+    let state = "return [document.querySelector('#panel').scrollTop, String(getSelection())]";
+    let before = json!([60, "hsl(60 100% 25.1%)"]);
+    browser.expect_value(state, before.clone());
+    server.ask("DELETE", "/colors/aqua", "");
+    browser.expect_text("#place", "103 of 147");
+    browser.expect_value(state, before.clone());
+    // only what differs is set
+    server.ask("PUT", "/colors/olive", r##"{"value":"olive"}"##);
+    browser.expect_text("#formats code", "olive");
+    browser.run("getSelection().selectAllChildren(document.querySelector('#title'))");
+    server.ask("PUT", "/colors/olive", r##"{"value":"#808001"}"##);
+    browser.expect_text("#formats code", "#808001");
+    browser.expect_value(state, json!([60, "olive"]));
+}
+
+#[test]
+fn open_fields_say_at_once_that_others_have_changed_the_color() {
+    let Some(browser) = browse() else { return };
+    let server = browser.show_to_change(Server::start(&[]));
+    browser.edit("olive");
+    browser.fill("#value", "half ty");
+    browser.expect_text("#note", "Not a CSS color. It is kept as text.");
+    browser.fill("#value", "red");
+    server.ask("PUT", "/colors/olive", r##"{"value":"#808001"}"##);
+    browser.expect_text("#note", "Changed elsewhere: it is #808001 now.");
+    server.ask("DELETE", "/colors/olive", "");
+    browser.expect_text("#note", "Deleted elsewhere.");
+    assert_eq!(browser.value("#value"), "red");
+}
+
+#[test]
+fn changes_of_others_are_read_out_once_in_five_seconds_and_hits_after_a_search() {
+    let Some(browser) = browse() else { return };
+    let server = browser.show(Server::start(&[]));
+    browser.run(
+        "const set = setTimeout;
+        window.sayings = [];
+        window.setTimeout = (action, time) => time === 5000 ? sayings.push(action) : set(action, time)",
+    );
+    for number in 1..=3 {
+        server.ask("POST", "/colors", r##"{"name":"new","value":"#123456"}"##);
+        browser.expect_text("#count", &format!("{} colors", 148 + number));
+    }
+    browser.until("return sayings.length");
+    assert_eq!(browser.text("#said"), "");
+    browser.run("sayings[0]()");
+    assert_eq!(browser.text("#said"), "Changed elsewhere: 151 colors now.");
+    browser.expect_value("return sayings.length", 1);
+    browser.fill("#query", "orch");
+    browser.expect_text("#said", "3 of 151 colors");
+    browser.fill("#query", "#ff6347");
+    browser.expect_text("#said", "13 of 151 colors, 12 of them near it");
+}
+
+#[test]
 fn a_change_keeps_the_place_in_a_list_of_5000_whether_or_not_the_tile_with_the_focus_goes() {
     let Some(browser) = browse() else { return };
     let colors: Vec<_> =
@@ -273,6 +335,28 @@ fn while_the_service_is_away_the_page_says_so_and_goes_on_when_it_is_back() {
     assert_eq!(browser.text("#away"), "");
     let add = "document.querySelector('#add')";
     browser.until(&format!("return !{add}.checkVisibility({{visibilityProperty: true}})"));
+}
+
+#[test]
+fn an_outage_before_the_first_list_is_told_of_in_the_same_place() {
+    let Some(browser) = browse() else { return };
+    let server = Server::start(&[]);
+    browser.devtools(
+        "Page.addScriptToEvaluateOnNewDocument",
+        json!({"source": "const ask = window.fetch; window.reach = false; window.fetch = (...request) => reach ? ask(...request) : Promise.reject()"}),
+    );
+    browser.go_without_waiting(&format!("http://{}/", server.address));
+    let text = "The service does not answer – trying again…";
+    browser.expect_text("#away", text);
+    let place =
+        "const {x, y} = document.querySelector('#away').getBoundingClientRect(); return [x, y]";
+    let before = browser.run(place);
+    browser.run("reach = true");
+    browser.expect_text("#count", "148 colors");
+    browser.click("#dismiss");
+    browser.run("reach = false; Object.defineProperty(document, 'hidden', {value: true, configurable: true}); document.onvisibilitychange(); delete document.hidden; document.onvisibilitychange()");
+    browser.expect_text("#away", text);
+    assert_eq!(browser.run(place), before);
 }
 
 #[test]

@@ -139,7 +139,7 @@ fn search_finds_names_and_values_as_one_types() {
     assert_eq!(browser.names(), ["darkorchid", "mediumorchid", "orchid"]);
     browser.expect_value("return document.querySelector('#list').className", "large");
     for (query, count, first) in [
-        ("#6633", "1 of 148 colors", "rebeccapurple"),
+        ("#6633", "13 of 148 colors", "rebeccapurple"),
         ("nothing like that", "0 of 148 colors", ""),
         ("", "148 colors", "aliceblue"),
     ] {
@@ -152,31 +152,64 @@ fn search_finds_names_and_values_as_one_types() {
 }
 
 #[test]
-fn search_ignores_case_and_blanks_and_finds_what_a_color_equals_and_is_near() {
+fn search_finds_words_in_any_order_and_below_a_heading_what_is_nearest_to_a_color() {
     let Some(browser) = browse() else { return };
     let seed = r##"[{"name":"crimson","value":"#dc143c"},{"name":"Bored Blue","value":"#0000ff"},{"name":"red","value":"#ff0000"},
         {"name":"rot","value":"rgb(255 0 0)"},{"name":"none","value":"see the book"},{"name":"soup of Teal","value":"#010101"},
         {"name":"duck","value":"#008080"},{"name":"teal","value":"gold"},{"name":"TEAL","value":"#111111"}]"##;
     let _server = browser.show(Server::with_seed(seed, &[]));
-    let equal_and_near = &["red", "rot", "crimson"][..];
-    for (query, names) in [
-        ("edb  LUE", &["Bored Blue"][..]),
-        ("SeeThe book", &["none"]),
-        ("#F00", equal_and_near),
-        ("rgb(255 0 0)", equal_and_near),
-        ("rgba(100%, 0%, 0%, 1)", equal_and_near),
-        ("red", &["red", "rot", "Bored Blue", "crimson"]),
-        ("Teal", &["teal", "TEAL", "duck", "soup of Teal"]),
+    // what has the text, and the first of what is near
+    for (query, having, near) in [
+        ("edb  LUE", &["Bored Blue"][..], &[][..]),
+        ("blue BORED", &["Bored Blue"], &[]),
+        ("SeeThe book", &["none"], &[]),
+        ("bored duck", &[], &[]),
+        ("#F00", &[], &["red", "rot", "crimson"]),
+        ("rgb(255 0 0)", &["rot"], &["red", "crimson"]),
+        ("rgba(100%, 0%, 0%, 1)", &[], &["red", "rot", "crimson"]),
+        ("255, 0,0", &[], &["red", "rot", "crimson"]),
+        ("#ff000080", &[], &["red", "rot", "crimson"]),
+        ("red", &["red", "Bored Blue"], &["rot", "crimson"]),
+        ("Teal", &["teal", "TEAL", "soup of Teal"], &["duck"]),
     ] {
         browser.fill("#query", query);
-        browser.expect_text("#count", &format!("{} of 9 colors", names.len()));
-        assert_eq!(browser.names(), names, "{query}");
+        browser.expect_value("return document.querySelector('#query').value", query);
+        let names = browser.names();
+        assert_eq!(names[..having.len() + near.len()], [having, near].concat(), "{query}");
+        // all that are colors, as there are fewer than twelve
+        let count = if near.is_empty() { having.len() } else { names.len() };
+        let hidden = if near.is_empty() || having.contains(&"none") { 0 } else { 1 };
+        assert!(near.is_empty() || count == 9 - hidden, "{query}: {names:?}");
+        browser.expect_text("#count", &format!("{count} of 9 colors"));
+        let heading = "const {hidden, textContent} = document.querySelector('#nearing'); return hidden ? '' : textContent";
+        let expected = if near.is_empty() { String::new() } else { format!("Near {query}") };
+        browser.expect_value(heading, expected);
     }
+    let order = "const [tile, heading, near] = ['li:nth-child(3)', '#nearing', 'li:nth-child(4)'].map(part => document.querySelector(part).getBoundingClientRect());
+        return [tile.bottom <= heading.top, heading.bottom <= near.top, near.left]";
+    browser.expect_value(order, json!([true, true, 0]));
     browser.press(&[DOWN]);
     browser.expect_value("return document.activeElement.firstChild.textContent", "teal");
     browser.click("#query");
     browser.press(&[ENTER]);
     browser.expect_text("#title", "teal");
+}
+
+#[test]
+fn twelve_are_near_a_color_alpha_breaks_ties_and_few_hits_do_not_fill_the_screen() {
+    let Some(browser) = browse() else { return };
+    let _server = browser.show(Server::start(&[]));
+    assert_eq!(browser.run("return document.querySelector('#query').placeholder"), "Name or color");
+    for (query, first) in [("#ff634780", "tomato"), ("30,144,255", "dodgerblue")] {
+        browser.fill("#query", query);
+        browser.expect_text("#count", "12 of 148 colors");
+        assert_eq!(browser.names()[0], first);
+    }
+    browser.fill("#query", "blue dark");
+    browser.expect_text("#count", "2 of 148 colors");
+    assert_eq!(browser.names(), ["darkblue", "darkslateblue"]);
+    let size = "const {width, height} = document.querySelector('li').getBoundingClientRect(); return [width <= 360, height <= 160]";
+    browser.expect_value(size, json!([true, true]));
 }
 
 #[test]
@@ -245,14 +278,14 @@ fn a_notice_leaves_room_to_scroll_to_the_last_row_and_is_dismissed_in_a_form() {
             return document.querySelector('#list').getBoundingClientRect().bottom <= document.querySelector('#message').getBoundingClientRect().top";
         assert_eq!(browser.run(is_seen), true, "{width}");
         browser.click("#add");
-        browser.until("return document.querySelector('#opened > #message')");
+        browser.until("return document.querySelector('#opened > #notices')");
         let on_top =
             "const {x, y, width, height} = document.querySelector('#save').getBoundingClientRect();
             return document.elementFromPoint(x + width / 2, y + height / 2).id";
         assert_eq!(browser.run(on_top), "save", "a form is not covered");
         browser.click("#dismiss");
         browser.press(&[ESCAPE]);
-        assert_eq!(browser.run("return document.body.style.paddingBottom"), "");
+        assert_eq!(browser.run("return getComputedStyle(document.body).paddingBottom"), "0px");
     }
 }
 
@@ -327,6 +360,7 @@ fn a_value_that_would_keep_the_browser_busy_is_drawn_as_no_color_and_says_why() 
         (mixed(11), false),
         ("rgb(from ".repeat(15_000), false),
         ("x".repeat(5_000), false),
+        (format!("rgb(1 {} 2 3)", " ".repeat(255)), false),
         (mixed(10), true),
         ("oklch(from rgb(255 0 0) l c calc((h + (10 * (2 + 1)))))".to_owned(), true),
     ];
@@ -335,9 +369,11 @@ fn a_value_that_would_keep_the_browser_busy_is_drawn_as_no_color_and_says_why() 
     let _server = browser.show(Server::with_seed(&json!(colors).to_string(), &[]));
     for (nth, (value, is_color)) in values.iter().enumerate() {
         browser.open_nth_color("a", nth);
-        let why = "This page knows no such color.";
+        let why = "It is kept as text.";
         let start = value.chars().take(40).collect::<String>();
         assert_eq!(browser.text("#note").contains(why), !is_color, "{start}");
+        let is_long = value.len() > 255;
+        assert_eq!(browser.text("#note").contains("Not a CSS color."), !is_color && !is_long);
         assert_eq!(browser.run("return !document.querySelector('#contrast').hidden"), *is_color);
         browser.press(&[ESCAPE]);
         browser.expect_closed();

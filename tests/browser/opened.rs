@@ -32,6 +32,11 @@ fn a_color_is_shown_as_it_is_stored_and_in_the_forms_of_css_with_its_contrast() 
             ""
         ],
         [
+            "rgb(40% 20% 60%)",
+            ["#663399", "rgb(102 51 153)", "hsl(270 50% 40%)", "oklch(44.03% 0.1603 303.37)"],
+            "8.40 : 1 with white2.49 : 1 with black"
+        ],
+        [
             "oklch(70% 0.2 150)",
             ["~#00bf54", "~rgb(0 191 84)", "~hsl(146.4 100% 37.5%)"],
             "2.46 : 1 with white8.51 : 1 with black"
@@ -106,7 +111,7 @@ fn what_is_no_color_is_opened_without_other_forms_and_copied() {
     let _server =
         browser.show(Server::with_seed(r#"[{"name":"Brand","value":"see the book"}]"#, &[]));
     browser.open_color("Brand");
-    let seen = "return ['stored', 'formats', 'contrast', 'near'].map(id => document.getElementById(id).checkVisibility())";
+    let seen = "return ['title', 'formats', 'contrast', 'near'].map(id => document.getElementById(id).checkVisibility())";
     assert_eq!(browser.run(seen), json!([true, true, false, false]));
     browser.click("#formats :only-child");
     browser.expect_text("#said", "Copied see the book");
@@ -132,7 +137,7 @@ fn arrow_keys_lead_from_color_to_color() {
     let last = &names[4 + columns];
     browser.until(&format!("return document.activeElement.firstChild.textContent === '{last}'"));
     // from one that the search hides
-    for (key, place) in [(LEFT, "20 of 20"), (RIGHT, "1 of 20")] {
+    for (key, place) in [(LEFT, "32 of 32"), (RIGHT, "1 of 32")] {
         browser.run("location.hash = '#q=blue&color=tomato'");
         browser.expect_text("#title", "tomato");
         browser.press(&[key]);
@@ -147,7 +152,7 @@ fn an_open_color_has_an_address_that_a_link_opens_and_back_closes() {
     let server = Server::with_seed(seed, &[]);
     let hash = || browser.run("return location.hash");
     browser.go(&format!("http://{}/#q=n&color=ink&nth=2", server.address));
-    browser.expect_text("#stored", "black");
+    browser.expect_text("#formats code", "black");
     browser.expect_value("return document.title", "ink – Colors");
     browser.press(&[ESCAPE]);
     browser.until("return location.hash === '#q=n'");
@@ -182,7 +187,7 @@ fn an_open_color_has_an_address_that_a_link_opens_and_back_closes() {
     browser.await_script("const opened = document.querySelector('#opened'); opened.close();
         opened.addEventListener('close', () => arguments[0](document.querySelector('li:last-child .open').click()), {once: true})");
     browser.until("return location.hash === '#color=ink&nth=2'");
-    assert_eq!(browser.text("#stored"), "black");
+    assert_eq!(browser.text("#formats code"), "black");
 }
 
 #[test]
@@ -210,66 +215,49 @@ fn a_swipe_leads_to_the_next_color() {
 }
 
 #[test]
-fn neighbors_are_the_nearest_in_hue_and_lead_there() {
+fn neighbors_are_the_nearest_have_names_and_lead_there() {
     let Some(browser) = browse() else { return };
     let _server = browser.show(Server::start(&[]));
-    let purples = [
-        "mediumpurple",
-        "blueviolet",
-        "indigo",
-        "rebeccapurple",
-        "darkviolet",
-        "darkorchid",
-        "mediumorchid",
-    ];
-    let around =
-        "return [...document.querySelectorAll('#neighbors button')].map(button => button.title)";
+    let around = "return [...document.querySelectorAll('#neighbors button')].map(button => button.innerText)";
     browser.open_color("rebeccapurple");
-    assert_eq!(
-        (browser.run(around), browser.text("#nearby").as_str()),
-        (json!(purples), "Neighbors in hue")
-    );
+    let purples = ["darkslateblue", "purple", "darkmagenta", "indigo", "slateblue", "darkorchid"];
+    assert_eq!(browser.run(around), json!(purples));
     browser.click("#neighbors button:nth-child(5)");
-    browser.expect_text("#title", "darkviolet");
+    browser.expect_text("#title", "slateblue");
     browser.click("#opened .close");
-    // grays have no hue
-    let grays =
-        ["slategray", "slategrey", "dimgray", "dimgrey", "darkslategray", "darkslategrey", "black"];
-    browser.open_color("black");
-    assert_eq!(
-        (browser.run(around), browser.text("#nearby").as_str()),
-        (json!(grays), "Neighbors in lightness")
-    );
-    // on a round, pink and red are neighbors
-    let seed = r##"[{"name":"pink","value":"oklch(0.7 0.1 355)"},{"name":"green","value":"lime"},{"name":"red","value":"oklch(0.7 0.1 5)"}]"##;
-    browser.open(&Server::with_seed(seed, &[]));
+    // alpha counts where all else is equal
+    let seed = r##"[{"name":"red","value":"#ff0000"},{"name":"half","value":"#ff000080"},{"name":"most","value":"#ff0000c0"},
+        {"name":"text","value":"see the book"},{"name":"pink","value":"pink"}]"##;
+    let _server = browser.show(Server::with_seed(seed, &[]));
     browser.open_color("red");
-    assert_eq!(browser.run(around), json!(["pink", "red", "green"]));
+    assert_eq!(browser.run(around), json!(["most", "half", "pink"]));
 }
 
 #[test]
-fn keys_that_copy_a_form_type_in_a_field_and_are_not_shown_there_nor_to_those_who_tap() {
+fn every_pointer_is_told_how_to_copy_and_keys_that_copy_type_in_a_field_and_are_not_shown_there() {
     const SEEN: &str =
         "const {content} = getComputedStyle(document.querySelector('#formats'), '::before');
         return [document.querySelector('#formats kbd').checkVisibility(), content]";
     let Some(browser) = browse() else { return };
     let server = browser.show_to_change(Server::start(&[]));
     browser.open_color("red");
-    assert_eq!(browser.run(SEEN), json!([true, "none"]));
+    assert_eq!(browser.run(SEEN), json!([true, "\"Click to copy, or press the number\""]));
+    let room = "const [code, key] = ['code', 'kbd'].map(part => document.querySelector(`#formats :nth-child(4) ${part}`).getBoundingClientRect()); return key.left - code.right";
+    assert!(browser.run(room).as_f64().unwrap() >= 8.0);
     browser.press(&[F2]);
     browser.expect_fields();
-    assert_eq!(browser.run(SEEN), json!([false, "none"]));
+    assert_eq!(browser.run(SEEN), json!([false, "\"Click to copy\""]));
     for field in ["name", "value"] {
         browser.fill(&format!("#{field}"), "1234");
         browser.expect_value(&format!("return document.querySelector('#{field}').value"), "1234");
     }
     assert_eq!(browser.text("#said"), "");
-    let fonts = "return new Set(['#value', '#stored'].map(text => getComputedStyle(document.querySelector(text)).fontFamily)).size";
+    let fonts = "return new Set(['#value', '#formats code'].map(text => getComputedStyle(document.querySelector(text)).fontFamily)).size";
     assert_eq!(browser.run(fonts), 1);
     browser.resize_as(390, 844, true);
     browser.open(&server);
     browser.open_color("red");
-    assert_eq!(browser.run(SEEN), json!([false, "\"Tap a value to copy it\""]));
+    assert_eq!(browser.run(SEEN), json!([false, "\"Tap to copy\""]));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::common::harness::{Scratch, Server, skip};
 
 /// Texts of which a part is not seen, if all tiles are drawn.
 const CUT: &str = "const drawn = new CSSStyleSheet();
-    drawn.replaceSync('#list button { content-visibility: visible !important }');
+    drawn.replaceSync('.open { content-visibility: visible !important }');
     document.adoptedStyleSheets = [drawn];
     return [...document.querySelectorAll('li .name, li .value')].filter(text => {
         const range = document.createRange();
@@ -168,7 +168,7 @@ fn the_header_stands_still_whether_or_not_the_list_scrolls_and_tiles_out_of_view
     let before = browser.run(place);
     assert_eq!(before[0], 15, "there is a scroll bar");
     let visibility =
-        "return getComputedStyle(document.querySelector('li .open')).contentVisibility";
+        "return getComputedStyle(document.querySelector('li:last-child .open')).contentVisibility";
     browser.expect_value(visibility, "auto");
     for query in ["color 998", "nothing like that"] {
         browser.fill("#query", query);
@@ -202,6 +202,20 @@ fn a_copy_is_told_on_the_tile_and_to_screen_readers() {
     );
     assert_eq!(browser.text("#said"), "Copied \u{2068}#f0ffff\u{2069}");
     assert_eq!(browser.run("return document.querySelector('#said').role"), "status");
+}
+
+#[test]
+fn a_tile_that_was_moved_shows_its_button_when_it_has_the_focus() {
+    let Some(browser) = browse() else { return };
+    let _server = browser.show(with_names(&["d", "b", "a", "c"]));
+    for order in ["name", "list"] {
+        browser.sort(order);
+        let seen = "return [...document.querySelectorAll('li')].map(li => {
+            li.firstChild.focus();
+            return getComputedStyle(li.lastChild).visibility;
+        })";
+        browser.expect_value(seen, json!(["visible", "visible", "visible", "visible"]));
+    }
 }
 
 #[test]
@@ -253,7 +267,7 @@ fn an_empty_list_leads_to_adding_and_no_hits_to_all_colors() {
     browser.expect_text("#count", "1 color");
     // it is shown at once, and the dialog keeps the focus until it is saved
     browser.until("return !document.querySelector('#opened').open");
-    let fills = "const {right, bottom} = document.querySelector('li').getBoundingClientRect(); return [right === document.documentElement.clientWidth, bottom === innerHeight]";
+    let fills = "const {right, bottom} = document.querySelector('li').getBoundingClientRect(); return [innerWidth - right <= 15, bottom === innerHeight]";
     browser.expect_value(fills, json!([true, true]));
     browser.fill("#query", "nothing like that");
     browser.expect_text("#way", "Clear search");

@@ -1,11 +1,13 @@
 //! The dialog for tokens.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use crate::browser::actions::{DELETE, ENTER, ESCAPE, F2};
 use crate::browser::driver::{Browser, browse};
 use crate::browser::undoing::hold;
-use crate::common::harness::{Scratch, Server};
+use crate::common::harness::{Scratch, Server, within};
 
 /// How many of the controls that change something are seen.
 pub(super) const CONTROLS: &str =
@@ -39,7 +41,7 @@ fn a_token_with_a_character_that_no_field_can_have_is_refused_in_the_dialog() {
     let _server = browser.show(guarded(&[]));
     browser.click("#give");
     expect_dialog(&browser, "Changes need a token");
-    assert_eq!(browser.text("#asking .main"), "Give token");
+    assert_eq!(browser.text("#asking .main"), "Enter token");
     for bad in ["\u{201c}the-right-token\u{201d}", "pässword", "two words", "a\u{2060}b", "=a"] {
         // pasted, which a test does by setting what the field has
         browser.run_with("document.querySelector('#token').value = arguments[0]", &json!([bad]));
@@ -68,13 +70,18 @@ fn a_token_with_a_character_that_no_field_can_have_is_refused_in_the_dialog() {
 fn after_cancel_a_button_leads_back_to_the_dialog() {
     let Some(browser) = browse() else { return };
     browser.expect("401 (Unauthorized)");
-    let server = guarded(&["--private"]);
+    let server = guarded(&["--private", "--access-log"]);
     browser.go_without_waiting(&format!("http://{}/", server.address));
     expect_dialog(&browser, "These colors are private");
     browser.press(&[ESCAPE]);
-    browser.expect_text("#away", "These colors are private.");
+    browser.expect_text("#why", "These colors are private.");
     browser.expect_seen("#give");
-    browser.click("#give");
+    // nobody is asked again before there is a token
+    let refusals = || server.log().matches(" 401 ").count();
+    let before = refusals();
+    assert_eq!(within(Duration::from_secs(3), || (refusals() > before).then_some(())), None);
+    assert_eq!(browser.text("#way"), "Enter token");
+    browser.click("#way");
     expect_dialog(&browser, "These colors are private");
     give(&browser, "wrong-token-of-some-32-characters");
     browser.expect_text("#reason", "The service did not accept this token.");
@@ -108,6 +115,11 @@ fn a_visitor_without_a_token_sees_no_control_that_would_fail() {
     browser.expect_seen("#give");
     browser.open_color("aqua");
     assert_eq!(browser.run(CONTROLS), json!(0));
+    browser.expect_seen(".guards");
+    assert_eq!(browser.text(".guards p"), "Changes need a token.");
+    browser.click("#unlock");
+    expect_dialog(&browser, "Changes need a token");
+    browser.press(&[ESCAPE]);
     browser.press(&[F2, DELETE, ESCAPE, F2, DELETE]);
     assert_eq!(browser.run("return document.querySelector('#opened').open"), json!(false));
     assert_eq!(browser.text("#count"), "148 colors");

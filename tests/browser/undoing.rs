@@ -97,6 +97,21 @@ fn quick_presses_delete_one_color_each_and_undo_puts_them_back_where_they_were()
         assert_eq!(names_of(&server), names);
     }
     browser.expect_value("return [document.querySelector('#takeBack').offsetParent, document.querySelector('#undo').disabled]", json!([null, true]));
+    // and back again, until something else is changed
+    let again = || {
+        let key = json!({"type": "rawKeyDown", "key": "Z", "code": "KeyZ", "modifiers": 2 | 8});
+        browser.devtools("Input.dispatchKeyEvent", key);
+    };
+    again();
+    browser.expect_text("#told", "Deleted ink.");
+    assert_eq!(names_of(&server), ["red", "lime", "snow", "gold"]);
+    browser.press_with(CONTROL, "z");
+    browser.expect_text("#told", "Undone: Deleted ink.");
+    browser.delete("red");
+    again();
+    browser.press_with(CONTROL, "z");
+    browser.expect_text("#told", "Undone: Deleted red.");
+    assert_eq!(names_of(&server), ["red", "ink", "lime", "snow", "gold"]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ let listTag;
 let following = new AbortController(); // of the requests that follow the list, and of the pauses between them
 let turn = Promise.resolve(); // until the changes that were asked for are made
 let fading; // timer of the message
-const done = []; // {text, back}: what this page has changed, and the edits that take it back
+const done = [], undone = []; // {text, back}: what this page has changed, and then undone, and the edits that take it back
 
 /* Why an edit can no longer be made. */
 class Late extends Error {}
@@ -69,16 +69,16 @@ const exchanging = (all, expected) => colors => {
 	return {colors: all, back: exchanging(expected, all)};
 };
 
-/* Shows an edit at once, and makes it after those that were asked for before; `text` says what was done. */
-function make(edit, text, isUndo) {
+/* Shows an edit at once, and makes it after those that were asked for before; `text` says what was done. An undo and what takes it back say in which list they are `kept`. */
+function make(edit, text, kept) {
 	pending.add(edit);
 	glide(() => take(list));
-	const result = turn.then(() => apply(edit, text, isUndo));
+	const result = turn.then(() => apply(edit, text, kept));
 	turn = result.catch(() => {});
 	return result;
 }
 
-async function apply(edit, text, isUndo) {
+async function apply(edit, text, kept) {
 	let result, answer, end = '';
 	try {
 		for (let tries = 9;; tries--) {
@@ -100,10 +100,11 @@ async function apply(edit, text, isUndo) {
 		end = ' It is at the end: the list is too long to send.';
 	}
 	take(result.colors);
-	if (!isUndo) done.push({text, back: result.back});
+	if (!kept) undone.length = 0;
+	(kept ?? done).push({text, back: result.back});
 	// the change is made, whether or not this succeeds; the next one needs the new tag
 	await readList().catch(() => {});
-	tell(text + end);
+	tell((kept === undone ? 'Undone: ' : '') + text + end);
 }
 
 /* Whether the service refuses the list as a whole. */
@@ -154,17 +155,17 @@ async function readList(wait, signal) {
 	return true;
 }
 
-/* Takes back the last change. */
-async function undo() {
+/* Takes back the last change, or the last undo. */
+async function undo(from, kept) {
 	await turn;
-	const last = done.pop();
+	const last = from.pop();
 	if (!last) return;
 	try {
-		await make(last.back, `Undone: ${last.text}`, true);
+		await make(last.back, last.text, kept);
 	} catch (error) {
 		if (error.all) return compare(error.all, 'Before', 'The list has changed since. This is what undoing would replace.');
 		// what was only not sent, or refused, can be tried again
-		if (!(error instanceof Late)) done.push(last);
+		if (!(error instanceof Late)) from.push(last);
 		throw error;
 	} finally {
 		offerUndo();
@@ -176,8 +177,6 @@ function tell(text = '') {
 	at.told.textContent = text;
 	offerUndo();
 	clearTimeout(fading);
-	// so that one can scroll the last tiles out from under it
-	document.body.style.paddingBottom = text && `${at.message.offsetHeight + 24}px`;
 	if (text) fading = setTimeout(fade, 12000);
 }
 

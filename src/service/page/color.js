@@ -5,7 +5,7 @@ const canvas = document.createElement('canvas').getContext('2d', {willReadFreque
 const looks = new Map();
 const PINK_END = 15; // degrees of hue, where the order begins
 const BAND = 15; // degrees of hue
-const LONGEST = 255; // characters of a color; relative ones have some 120, and thousands of parentheses end the tab
+const LONGEST = 255; // characters that CSS.supports is given; relative colors have some 120, and thousands of parentheses end the tab
 
 /* {css, rgb, alpha, lightness, a, b, chroma, angle, isGray, rank, luminance}; without css when the value is not a color. */
 function lookOf(value) {

@@ -88,6 +88,7 @@ at.saveCss.onclick = () => {
 at.choose.onclick = () => at.file.click();
 at.file.onchange = () => {
 	const [file] = at.file.files;
+	tell();
 	attempt(async () => compare(colorsOf(await file.text()), file.name));
 	at.file.value = '';
 };
@@ -97,7 +98,7 @@ at.replace.onclick = () => {
 	mine.isBusy = true;
 	attempt(async () => {
 		try {
-			await make(exchanging(mine.all, mine.expected), `Replaced ${amount(mine.expected.length)} by ${figure(mine.all.length)}.`);
+			await make(exchanging(mine.all, mine.expected), `Replaced ${amount(mine.expected.length)} with ${figure(mine.all.length)}.`);
 			at.incoming.close();
 		} catch (error) {
 			mine.isBusy = false;

@@ -5,8 +5,9 @@ const NARROWEST = 152; // pixels of a tile; the longest of CSS's names fits into
 const LOW = matchMedia('(pointer: coarse)').matches ? 44 : 36; // pixels of a tile with two lines
 const ROW = 64; // pixels of a tile where not all fit on the screen
 const LARGE = 96; // pixels of a tile that has room for larger text
-const NEAR = 0.15; // of OKLab's lightness, from black to white; from red to orange-red and crimson are 0.1
-const NEAREST = 12; // colors that are found for one that is typed, beside those that equal it
+const HIT = {width: 360, height: 160}; // pixels of a tile at most, where one searches
+const NEAREST = 12; // colors that are found for one that is typed, beside those that have its text
+const HEADING = 40; // pixels above them
 const tiles = new Map();
 const collator = new Intl.Collator(undefined, {numeric: true});
 const orders = {
@@ -18,6 +19,7 @@ const orders = {
 let list = []; // as the service has it
 const pending = new Set(); // edits that the service has yet to make; they are shown
 let entries = [], shown = [];
+let hits = 0; // how many of `shown` have what is searched for in their text; the rest is near it
 let chosen; // order, if somebody has chosen one
 let columns = 1, row = 1, isAll = false;
 let current = 0; // index in `shown` of the tile that Tab leads to
@@ -55,6 +57,7 @@ function take(colors) {
 
 /* Finds out what is shown and in which order. The focus stays. So does the place on the screen of the tile that has it, or else of the first tile in view. */
 function arrange() {
+	if (!listTag) return;
 	const tile = document.activeElement.closest('#list li');
 	if (tile) current = indexOf(tile.entry.key);
 	const focus = shown[current]?.key;
@@ -64,7 +67,9 @@ function arrange() {
 	const before = topOf(anchor);
 	at.order.value = chosen ?? 'list';
 	const query = at.query.value.trim();
-	shown = found(query);
+	const [having, near] = found(query);
+	hits = having.length;
+	shown = [...having, ...near];
 	const place = indexOf(focus);
 	current = Math.max(0, place < 0 ? Math.min(current, shown.length - 1) : place);
 
@@ -72,30 +77,35 @@ function arrange() {
 	say(at.why, shown.length ? '' : query ? 'No color has this in its name or value.' : 'The list is empty.');
 	say(at.way, query ? 'Clear search' : 'Add color');
 	at.way.className = query ? '' : 'changes';
-	measure();
+	measure(query);
+	at.nearing.hidden = !near.length;
+	say(at.nearing, `Near ${query}`);
+	at.nearing.style.translate = `0 ${Math.ceil(hits / columns) * row}px`;
 	const after = topOf(anchor);
 	if (scrollY && !carried && before >= 0 && after >= 0) scrollBy({top: after - before, behavior: 'instant'});
 	anchored = scrollY;
 	draw();
 }
 
-/* Finds what has a text in its name or value, whatever case and blanks. A name that is the text is first; of a color, what equals it is next, and what is near it last. */
+/* Finds what has each word of a query in its name or value, whatever case and blanks, a name that is the query first; and if it is a color, what is nearest to it. */
 function found(query) {
 	const plain = text => text.toLowerCase().replace(/\s+/g, '');
-	const text = plain(query);
 	const sort = orders[at.order.value];
-	if (!text) return sort([...entries]);
-	const hits = sort(entries.filter(entry => (entry.text ??= `${plain(entry.name)}\n${plain(entry.value)}`).includes(text)));
-	const exact = hits.filter(entry => entry.text.startsWith(`${text}\n`));
-	const look = lookOf(query);
-	const away = new Map((look.css ? entries : []).map(entry => [entry, distance(lookOf(entry.value), look)]));
-	const near = entries.filter(entry => away.get(entry) < NEAR).sort((a, b) => away.get(a) - away.get(b));
-	const equal = near.filter(entry => !away.get(entry));
-	return [...new Set([...exact, ...equal, ...hits, ...near.slice(0, equal.length + NEAREST)])];
+	if (!query) return [sort([...entries]), []];
+	const look = [query, `rgb(${query})`].map(lookOf).find(({css}) => css);
+	const words = (look ? [query] : query.split(/\s+/)).map(plain);
+	const isHit = entry => words.every(word => (entry.text ??= `${plain(entry.name)}\n${plain(entry.value)}`).includes(word));
+	const having = sort(entries.filter(isHit));
+	const exact = having.filter(entry => entry.text.startsWith(`${plain(query)}\n`));
+	const near = look ? nearest(look, entries.filter(entry => !isHit(entry))).slice(0, NEAREST) : [];
+	return [[...new Set([...exact, ...having])], near];
 }
 
-/* How far apart two colors are in OKLab (CSS Color 4 §9), and in alpha; NaN where one is none. One step of 8 bits is at least 0.00007, and a browser rounds. */
-const distance = (one, other) => +Math.hypot(one.lightness - other.lightness, one.a - other.a, one.b - other.b, one.alpha - other.alpha).toFixed(5);
+/* Sorts colors by how far they are from a look in OKLab (CSS Color 4 §9), and then in alpha. A browser rounds by less than 1e-5, and one step of 8 bits is more than 7e-5. */
+function nearest(look, colors) {
+	const distance = ({lightness, a, b, alpha}) => Math.round(1e5 * Math.hypot(lightness - look.lightness, a - look.a, b - look.b)) + Math.abs(alpha - look.alpha) / 2;
+	return sortedBy(({value}) => distance(lookOf(value)), colors.filter(({value}) => lookOf(value).css));
+}
 
 /* Finds the number of each color once, and not with each comparison. */
 function sortedBy(number, colors) {
@@ -104,25 +114,38 @@ function sortedBy(number, colors) {
 
 const indexOf = wanted => shown.findIndex(({key}) => key === wanted);
 
-/* Pixels from the top of the list to a tile; negative when it is not shown. */
-const topOf = key => Math.floor(indexOf(key) / columns) * row;
+/* The column of a tile, and pixels from the top of the list to it. What is near begins a row of its own. */
+function spotOf(index) {
+	const isNear = index >= hits;
+	const nth = isNear ? index - hits : index;
+	const above = isNear ? Math.ceil(hits / columns) * row + HEADING : 0;
+	return [nth % columns, above + Math.floor(nth / columns) * row];
+}
 
-/* Chooses the size of tiles. Where all fit on the screen they fill it, somewhat wider than high and with few gaps in the last row. */
-function measure() {
+/* Pixels from the top of the list to a tile; negative when it is not shown. */
+function topOf(key) {
+	const index = indexOf(key);
+	return index < 0 ? -1 : spotOf(index)[1];
+}
+
+/* Chooses the size of tiles. Where all fit on the screen they fill it, somewhat wider than high and with few gaps in the last row; but not where one searches. */
+function measure(query) {
 	const whole = at.list.clientWidth;
-	const high = innerHeight - at.header.offsetHeight;
+	const near = shown.length - hits;
+	const high = innerHeight - at.header.offsetHeight - (near && HEADING);
 	const most = Math.max(1, Math.floor(whole / NARROWEST), Math.min(2, Math.floor(whole / 130)));
 	let least = Infinity;
 	const length = Math.max(1, shown.length);
-	for (let count = Math.min(length, Math.ceil(whole / 720)); count <= most; count++) {
-		const rows = Math.ceil(length / count);
-		const height = Math.floor(high / rows);
+	const fewest = query ? Math.ceil(whole / HIT.width) : Math.min(length, Math.ceil(whole / 720));
+	for (let count = fewest; count <= most; count++) {
+		const rows = Math.max(1, Math.ceil(hits / count) + Math.ceil(near / count));
+		const height = Math.min(Math.floor(high / rows), query ? HIT.height : Infinity);
 		const cost = Math.abs(Math.log(whole / count / height / 1.6)) + 4 * (1 - length / rows / count);
 		if (height >= LOW && cost < least) [columns, row, least] = [count, height, cost];
 	}
 	if (least === Infinity) [columns, row] = [Math.max(Math.min(2, most), Math.floor(whole / 168)), ROW];
 	at.list.className = row >= LARGE && whole / columns > 1.4 * NARROWEST ? 'large' : '';
-	at.list.style.height = `${Math.ceil(shown.length / columns) * row}px`;
+	at.list.style.height = `${shown.length && spotOf(shown.length - 1)[1] + row}px`;
 }
 
 /* Makes, places and removes tiles: there are those in view or near it and the current one, or all. */
@@ -147,10 +170,17 @@ function draw() {
 	for (const [key, index] of wanted) {
 		if (!tiles.has(key)) tiles.set(key, at.tile.content.firstChild.cloneNode(true));
 		const tile = tiles.get(key);
+		// what comes into view later is drawn then
+		tile.firstChild.style.contentVisibility = index >= first && index < last ? '' : 'auto';
 		fill(tile, shown[index], index, lefts);
-		if (tile === next) next = next.nextSibling;
+		if (tile === next) {
+			next = next.nextSibling;
+			continue;
+		}
 		// a tile that is only moved glides, where browsers know how (DOM Standard, moveBefore)
-		else at.list[tile.isConnected && at.list.moveBefore ? 'moveBefore' : 'insertBefore'](tile, next);
+		at.list[tile.isConnected && at.list.moveBefore ? 'moveBefore' : 'insertBefore'](tile, next);
+		// Chromium 156 forgets that the pointer or the focus on a moved tile shows this
+		tile.lastChild.replaceWith(tile.lastChild.cloneNode(true));
 	}
 	// what is moved or removed loses the focus
 	if (!focused.isConnected) focusTile();
@@ -159,14 +189,15 @@ function draw() {
 
 function fill(tile, entry, index, lefts) {
 	const open = tile.firstChild;
-	const column = index % columns;
-	tile.style.translate = `${lefts[column]}px ${Math.floor(index / columns) * row}px`;
+	const [column, top] = spotOf(index);
+	tile.style.translate = `${lefts[column]}px ${top}px`;
 	tile.style.width = `${lefts[column + 1] - lefts[column]}px`;
 	tile.style.height = `${row}px`;
 	tile.classList.toggle('carried', entry.key === carried);
 	tile.ariaSetSize = shown.length;
 	tile.ariaPosInSet = index + 1;
 	open.tabIndex = index === current ? 0 : -1;
+	open.ariaKeyShortcuts = mayChange() ? 'C F2 Delete' : 'C';
 	if (tile.look !== lookOf(entry.value) || tile.entry.of !== entry.of) {
 		const [name, nth, value] = open.children;
 		tile.look = paint(tile, entry.value);
@@ -195,13 +226,21 @@ function focusTile() {
 	(tile?.firstChild ?? at.query).focus({preventScroll: true});
 }
 
+/* Pixels that what is told takes at the bottom of the screen. */
+const room = () => at.notices.offsetHeight && Math.ceil(innerHeight - at.notices.getBoundingClientRect().top) + 8;
+
 function focusOn(index) {
 	current = Math.max(0, Math.min(index, shown.length - 1));
 	draw();
 	focusTile();
+	reveal();
+}
+
+/* Scrolls the current tile out from behind the header and what is told. */
+function reveal() {
 	// computed, since a tile that glides is not yet where it will be
-	const top = at.list.offsetTop + Math.floor(current / columns) * row;
-	const [least, most] = [top + row + (parseFloat(document.body.style.paddingBottom) || 0) - innerHeight, top - at.header.offsetHeight];
+	const top = at.list.offsetTop + spotOf(current)[1];
+	const [least, most] = [top + row + room() - innerHeight, top - at.header.offsetHeight];
 	scrollTo({top: Math.min(most, Math.max(least, scrollY)), behavior: 'instant'});
 }
 

@@ -6,6 +6,7 @@ const REPLY = 200; // milliseconds in which it answers
 let knowsMethods, isWatching;
 let caughtUp = Promise.resolve(); // until the list is read that another window has told of
 let since, heard = -Infinity; // when this window began to wait for all, and when another was heard to
+let announcing; // timer of what is said of changes of others
 let isCurrent; // whether the list was asked for since the page is visible, and no request has failed
 let isLeaving; // while history goes back from the address of a color that was closed
 
@@ -19,6 +20,7 @@ async function learn() {
 	const {classList} = document.body;
 	classList.remove('writable', 'guarded', 'read-only');
 	classList.add(!allow.includes('PUT') ? 'read-only' : isChallenged ? 'guarded' : 'writable');
+	draw();
 	if (!allow.includes('PUT')) {
 		const {json} = await ask('GET', base.replace(/colors$/, 'health'));
 		if (json.follows) at.readOnly.textContent = `Follows ${json.follows}, read-only`;
@@ -46,14 +48,19 @@ async function watch() {
 			failures = 0;
 			// a long list is not loaded all the time
 			if (isOther) rest = Math.max(200, list.length / 10);
+			if (isOther && isWaiting) announce();
 		} catch ({message, isPrivate, isLate}) {
 			if (signal.aborted) continue;
 			isCurrent = false;
+			if (isPrivate) {
+				shut();
+				break;
+			}
 			// a proxy may have ended the wait; the next request tells whether the service is away
 			if (!isWaiting || isLate) {
 				knowsMethods = false;
 				if (at.told.textContent === BACK) tell();
-				say(at.away, isPrivate ? 'These colors are private.' : `${message} – trying again…`);
+				say(at.away, `${message} – trying again…`);
 				if (!listTag) say(at.why, '');
 				rest = Math.min(1000 * 2 ** failures++, 8000);
 			}
@@ -63,6 +70,28 @@ async function watch() {
 		await pause(rest, signal);
 	}
 	isWatching = false;
+}
+
+/* Says that only a token leads to the list, and asks no more until there is one. */
+function shut() {
+	say(listTag ? at.away : at.why, 'These colors are private.');
+	say(at.way, 'Enter token');
+	at.way.className = '';
+	learn().catch(() => {});
+}
+
+/* Asks for the list at once, whatever went before. */
+function restart() {
+	following.abort();
+	watch();
+}
+
+/* Tells screen readers of the changes of others, once for all within five seconds. */
+function announce() {
+	announcing ??= setTimeout(() => {
+		announcing = undefined;
+		at.said.textContent = `Changed elsewhere: ${amount(list.length)} now.`;
+	}, 5000);
 }
 
 const pause = (time, signal) => new Promise(resolve => {
@@ -117,9 +146,9 @@ async function attempt(action, mine) {
 
 /* Has a token given, until it is one that the service accepts, or the person declines. */
 async function give() {
-	while (await askForToken(at.away.textContent ? 'GET' : 'POST')) {
+	while (await askForToken(listTag && !at.away.textContent ? 'POST' : 'GET')) {
 		await learn();
-		if (!document.body.classList.contains('guarded')) return following.abort();
+		if (!document.body.classList.contains('guarded')) return restart();
 	}
 }
 
@@ -179,16 +208,18 @@ function search(text) {
 	scrollTo({top: 0, behavior: 'instant'});
 	arrange();
 	writeAddress();
+	const near = shown.length - hits;
+	at.said.textContent = at.count.textContent + (near ? `, ${near} of them near it` : '');
 }
 
 function takeBack() {
 	settle();
-	attempt(undo);
+	attempt(() => undo(done, undone));
 }
 
 at.mark.src = at.icon.href;
 for (const [link, name] of [[at.plain, 'colors'], [at.described, 'openapi.json']]) {
-	link.href = link.textContent = base.replace(/colors$/, name);
+	link.href = base.replace(/colors$/, name);
 }
 at.list.onclick = ({target}) => {
 	const tile = target.closest('li');
@@ -217,7 +248,8 @@ onkeydown = event => {
 	if (key === 'Escape' && drag?.isHeld) return release(true);
 	if (event.repeat || event.altKey || target.closest('input, select') || document.querySelector('dialog[open]')) return;
 	const isControl = event.ctrlKey || event.metaKey;
-	if (isControl && key.toLowerCase() === 'z' && !event.shiftKey && (done.length || draft)) takeBack();
+	if (isControl && key.toLowerCase() === 'z' && event.shiftKey && undone.length) attempt(() => undo(undone, done));
+	else if (isControl && key.toLowerCase() === 'z' && !event.shiftKey && (done.length || draft)) takeBack();
 	else if (isControl) return;
 	else if (key === '/') at.query.select();
 	else return;
@@ -244,6 +276,7 @@ onhashchange = () => {
 };
 at.add.onclick = () => edit();
 at.way.onclick = () => {
+	if (!listTag) return at.give.click();
 	if (!at.query.value) return edit();
 	search('');
 	at.query.focus();
@@ -257,7 +290,7 @@ at.menu.onclick = () => at.menu.hidePopover();
 for (const button of document.querySelectorAll('.close')) button.onclick = () => button.closest('dialog').close();
 
 // outside of a modal dialog, nothing is seen well, clicked or read out
-addEventListener('toggle', () => (document.querySelector('dialog[open]') ?? document.body).append(at.away, at.message, at.said), true);
+addEventListener('toggle', () => (document.querySelector('dialog[open]') ?? document.body).append(at.notices, at.said), true);
 // an element that is hidden or disabled loses the focus
 addEventListener('focusout', ({target, relatedTarget}) => {
 	if (relatedTarget || target.checkVisibility({visibilityProperty: true}) && !target.disabled) return;
@@ -265,11 +298,15 @@ addEventListener('focusout', ({target, relatedTarget}) => {
 	if (dialog) dialog.querySelector('[autofocus], .close').focus();
 	else focusTile();
 });
-onresize = () => entries.length && arrange();
-new ResizeObserver(() => {
-	document.documentElement.style.setProperty('--header', `${at.header.offsetHeight}px`);
-	onresize();
-}).observe(at.header);
+onresize = arrange;
+const sizes = new ResizeObserver(() => {
+	const {style} = document.documentElement;
+	style.setProperty('--header', `${at.header.offsetHeight}px`);
+	style.setProperty('--notice', `${room()}px`);
+	arrange();
+	if (document.activeElement.closest('#list')) reveal();
+});
+for (const part of [at.header, at.notices]) sizes.observe(part);
 onscroll = () => entries.length > ALL && draw();
 onbeforeprint = onafterprint = ({type}) => {
 	isAll = type === 'beforeprint';
@@ -278,7 +315,7 @@ onbeforeprint = onafterprint = ({type}) => {
 document.onvisibilitychange = () => document.hidden ? following.abort() : watch();
 windows.onmessage = ({data: {tag, since: theirs, isOver}}) => {
 	// several tell of the same list
-	if (tag) caughtUp = caughtUp.then(() => turn).then(() => document.hidden || tag === listTag || readList(0, following.signal)).catch(() => {});
+	if (tag) caughtUp = caughtUp.then(() => turn).then(() => document.hidden || tag === listTag || readList(0, following.signal).then(isOther => isOther && announce())).catch(() => {});
 	else if (since < theirs) windows.postMessage({since});
 	else {
 		heard = isOver ? -Infinity : performance.now();

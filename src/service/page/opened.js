@@ -1,6 +1,7 @@
 /* A color opened: large, in the forms in which it can be copied, among its neighbors; and the fields in which it is changed or added. */
 
 const SWIPE = 50; // pixels; less is a tap
+const GONE = 'Deleted elsewhere.';
 let opened; // {entry, isGone, isNew, isChanging, isBusy, name, value, label} of the open dialog
 let touched; // where the only finger came down
 
@@ -10,7 +11,7 @@ const entryWith = wanted => entries.find(({key}) => key === wanted);
 function open(entry) {
 	const isGone = !entryWith(entry.key);
 	opened = {entry, isGone};
-	say(at.refusal, isGone ? 'Deleted elsewhere.' : '');
+	say(at.refusal, isGone ? GONE : '');
 	// closing it puts the focus on its tile
 	if (!isGone) current = Math.max(0, indexOf(entry.key));
 	showOpened();
@@ -31,6 +32,7 @@ function edit(entry) {
 	opened = {entry, isNew: !entry, isChanging: true, name: at.name.value, value: at.value.value, label: entry ? 'Save' : 'Add'};
 	say(at.refusal, '');
 	at.name.required = !entry;
+	at.value.required = entry?.value !== '';
 	at.save.textContent = opened.label;
 	showOpened();
 	if (!at.opened.open) at.opened.showModal();
@@ -50,74 +52,72 @@ function showOpened() {
 	const name = isChanging ? at.name.value : entry.name;
 	const value = isChanging ? at.value.value : entry.value;
 	say(at.title, isNew && !name ? 'Add a color' : blankness(name) || name);
-	say(at.stored, isNew && !value ? '' : blankness(value) || value);
 	const look = paint(at.swatch, value);
 	const isTaken = name !== entry?.name && entries.some(other => other.name === name);
+	const now = isNew ? entry : entryWith(entry.key);
 	say(at.note, [
-		isTaken && 'There is one of this name already. A path means the first.',
-		!isTaken && entry?.of > 1 && `Number ${entry.nth} of ${entry.of} with this name. A path means the first.`,
-		value && !look.css && 'This page knows no such color.',
-		value && !look.css && isChanging && 'It is saved as it is.',
+		isChanging && now?.value !== entry?.value && (now ? `Changed elsewhere: it is ${called(now.value)} now.` : GONE),
+		isTaken && 'There is one of this name already. Programs that ask by name get the first.',
+		!isTaken && entry?.of > 1 && `Number ${entry.nth} of ${entry.of} with this name. Programs that ask by name get the first.`,
+		value && !look.css && (value.length > LONGEST ? `Over ${LONGEST} characters are not tried as a color.` : 'Not a CSS color.'),
+		value && !look.css && 'It is kept as text.',
 	].filter(Boolean).join(' '));
 	at.picker.className = look.css ? '' : 'ground';
 	at.picker.value = hexOf(look.rgb ?? [0, 0, 0]);
 	showForms(value, look);
 	at.near.hidden = isChanging || !look.css;
-	if (!at.near.hidden) showNeighbors(entry);
+	if (!at.near.hidden) showNeighbors(entry, look);
 }
 
-/* Has an element have so many buttons. They stay when others come, as does the focus. */
-function buttonsOf(parent, count) {
+/* Has an element have so many buttons with these parts. They stay when others come, as do the focus and what is selected. */
+function buttonsOf(parent, count, parts) {
 	while (parent.childElementCount > count) parent.lastChild.remove();
-	while (parent.childElementCount < count) parent.append(element('button'));
+	while (parent.childElementCount < count) {
+		const button = element('button');
+		button.append(...parts.map(tag => element(tag)));
+		parent.append(button);
+	}
 	return [...parent.children];
 }
 
 /* The value as it is stored, and the forms that it does not have. */
 function showForms(value, look) {
 	at.formats.hidden = !value;
-	const others = Object.entries(look.css ? formsOf(look) : {}).filter(([form, text]) => text && text !== value.toLowerCase() && !new RegExp(`^${form}a?\\((?!from)`, 'i').test(value));
+	// percentages of red, green and blue are another form than bytes
+	const isIn = form => new RegExp(`^${form}a?\\((?!from)${form === 'rgb' ? '[^%]*$' : ''}`, 'i').test(value);
+	const others = Object.entries(look.css ? formsOf(look) : {}).filter(([form, text]) => text && text !== value.toLowerCase() && !isIn(form));
 	const forms = [['value', value], ...others];
-	buttonsOf(at.formats, forms.length).forEach((button, i) => {
+	buttonsOf(at.formats, forms.length, ['span', 'code', 'kbd', 'small']).forEach((button, i) => {
 		const [form, text] = forms[i];
+		const [label, code, key, hint] = button.children;
 		button.ariaKeyShortcuts = i + 1;
-		button.replaceChildren(element('span', form), element('code', text), element('kbd', i + 1));
-		button.lastChild.ariaHidden = true;
-		if (i > 0 && form !== 'oklch' && isClipped(look)) button.append(element('small', 'nearest in sRGB'));
+		key.ariaHidden = true;
+		say(label, form);
+		say(code, text);
+		say(key, `${i + 1}`);
+		say(hint, i > 0 && form !== 'oklch' && isClipped(look) ? 'nearest in sRGB' : '');
 		button.onclick = () => attempt(() => copy(text, button), opened);
 	});
 	at.contrast.hidden = look.alpha !== 1;
 	if (at.contrast.hidden) return;
 	// contrast ratios (WCAG 2.2)
 	const ratios = {white: 1.05 / (look.luminance + 0.05), black: (look.luminance + 0.05) / 0.05};
-	at.contrast.replaceChildren(...Object.entries(ratios).map(([ink, ratio]) => {
-		const [sample, whole] = [element('i'), element('p')];
-		sample.ariaHidden = true;
-		Object.assign(sample.style, {background: look.css, color: ink});
+	Object.entries(ratios).forEach(([ink, ratio], i) => {
+		const [sample, text] = at.contrast.children[i].children;
+		sample.style.background = look.css;
 		// rounded down: 4.499 is not enough where 4.5 is needed
-		whole.append(sample, `${(Math.floor(ratio * 100) / 100).toFixed(2)} : 1 with ${ink}`);
-		return whole;
-	}));
+		say(text, `${(Math.floor(ratio * 100) / 100).toFixed(2)} : 1 with ${ink}`);
+	});
 }
 
-/* A color among the six that are nearest in hue, sorted by it; grays, which have none, among grays by lightness. */
-function showNeighbors(entry) {
-	const {isGray} = lookOf(entry.value);
-	const degrees = ({value}) => isGray ? -lookOf(value).lightness : lookOf(value).angle;
-	const away = other => (degrees(other) - degrees(entry) + 540) % 360 - 180;
-	const round = sortedBy(degrees, entries.filter(({value}) => lookOf(value).isGray === isGray));
-	const place = round.findIndex(({key}) => key === entry.key);
-	// 0, 1, -1, 2, -2, … steps along the round, which may have fewer colors
-	const near = place < 0 ? [] : Array.from({length: 13}, (_, i) => round.at((place + (i % 2 ? i + 1 : -i) / 2) % round.length));
-	const nearest = [...new Set(near)].sort((a, b) => Math.abs(away(a)) - Math.abs(away(b)));
-	const around = nearest.slice(0, 7).sort((a, b) => away(a) - away(b) || round.indexOf(a) - round.indexOf(b));
-	at.near.hidden = around.length < 2;
-	say(at.nearby, `Neighbors in ${isGray ? 'lightness' : 'hue'}`);
-	buttonsOf(at.neighbors, around.length).forEach((button, i) => {
+/* The six colors that are nearest to an open one. */
+function showNeighbors({key}, look) {
+	const around = nearest(look, entries.filter(entry => entry.key !== key)).slice(0, 6);
+	at.near.hidden = !around.length;
+	buttonsOf(at.neighbors, around.length, ['bdi']).forEach((button, i) => {
 		const neighbor = around[i];
 		button.className = 'ground';
-		button.title = blankness(neighbor.name) || neighbor.name;
-		button.ariaCurrent = neighbor.key === entry.key;
+		say(button.firstChild, blankness(neighbor.name) || neighbor.name);
 		paint(button, neighbor.value);
 		button.onclick = () => open(neighbor);
 	});
@@ -126,11 +126,13 @@ function showNeighbors(entry) {
 /* Follows a list that has changed. Fields that somebody fills in stay as they are. */
 function followOpened() {
 	if (!opened) return followAddress();
-	if (!at.opened.open || opened.isChanging) return;
-	const {entry, isGone} = opened;
-	const now = entryWith(entry.key);
-	if (isGone ? now : now?.value !== entry.value || now.of !== entry.of) open(now ?? entry);
-	else opened.entry = now ?? entry;
+	if (!at.opened.open || opened.isBusy) return;
+	if (!opened.isChanging) {
+		const now = entryWith(opened.entry.key);
+		if (!now !== !!opened.isGone) say(at.refusal, now ? '' : GONE);
+		Object.assign(opened, {entry: now ?? opened.entry, isGone: !now});
+	}
+	showOpened();
 }
 
 /* Opens the color that the address names, or closes the one that it does not name any more. */
@@ -164,7 +166,6 @@ function save() {
 	const name = !isNew && at.name.value === mine.name ? entry.name : at.name.value;
 	const value = !isNew && at.value.value === mine.value ? entry.value : at.value.value;
 	if (!isNew && name === entry.name && value === entry.value) return at.opened.close();
-	if (!value && entry?.value !== '' && !confirm('Save without a value?')) return;
 	mine.isBusy = true;
 	at.save.textContent = 'Saving…';
 	say(at.refusal, '');
@@ -211,7 +212,7 @@ at.opened.onkeydown = event => {
 	const steps = {ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns};
 	if (key in steps) step(steps[key]);
 	else if (/^[1-5]$/.test(key)) at.formats.children[key - 1]?.click();
-	else if (key.toLowerCase() === 'c') attempt(() => copy(opened.entry.value, at.stored), opened);
+	else if (key.toLowerCase() === 'c') attempt(() => copy(opened.entry.value, at.formats.firstChild), opened);
 	else if (opened.isGone || !mayChange()) return;
 	else if (key === 'F2') edit(opened.entry);
 	else if (key === 'Delete' && !event.repeat) at.delete.click();
@@ -237,6 +238,7 @@ at.opened.addEventListener('touchend', ({changedTouches: [touch]}) => {
 }, {passive: true});
 at.previous.onclick = () => step(-1);
 at.next.onclick = () => step(1);
+at.unlock.onclick = () => attempt(give);
 at.change.onclick = () => edit(opened.entry);
 at.cancel.onclick = () => opened.isBusy || (opened.isNew ? at.opened.close() : open(entryWith(opened.entry.key) ?? opened.entry));
 at.delete.onclick = () => {

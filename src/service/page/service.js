@@ -95,6 +95,6 @@ tabs.onmessage = ({data}) => {
 	const token = tokenOfTab();
 	const isGood = token && !refused.has(token);
 	if (!data && isGood) tabs.postMessage(token);
-	if (data && !isGood && !refused.has(data) && keep(data)) following.abort();
+	if (data && !isGood && !refused.has(data) && keep(data)) restart();
 };
 tabs.postMessage('');
