@@ -46,9 +46,9 @@ const HTML: &str = concat!(
 /// text becomes markup. After a change of style or script, the test below tells the new hashes.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'sha256-",
-    "lMcfd6boapOpNXxbmvXDhSNtbtnxreEIx9/nEOFFRAs=",
+    "7lhbAVis4lQQnO72N3thNVYNfoV14Nmv977q8R3ZbpY=",
     "'; style-src 'sha256-",
-    "fNlN0iHP0YZ0iUpUUl75QiqUNHQx2AeOvbKQNHlFXfw=",
+    "b8WRJRXSRzIlJtlaEoDuCsAoqUoC0+TyFz4EjCbELn0=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 );

@@ -219,6 +219,32 @@ fn a_tile_that_was_moved_shows_its_button_when_it_has_the_focus() {
 }
 
 #[test]
+fn texts_are_drawn_on_tiles_that_come_into_view() {
+    let Some(browser) = browse() else { return };
+    browser.resize(360, 740);
+    let _server = browser.show(Server::start(&[]));
+    let expect_drawn = |what: &str| {
+        let empty = "return [...document.querySelectorAll('li')].filter(li => {
+            const {top, bottom} = li.getBoundingClientRect();
+            return top < innerHeight && bottom > 0 && !li.querySelector('.name').getBoundingClientRect().width;
+        }).map(li => li.textContent)";
+        browser.expect_value("return document.querySelectorAll('li').length > 12", true);
+        assert_eq!(browser.run(empty), json!([]), "{what}");
+    };
+    expect_drawn("the list");
+    for order in ["hue", "lightness", "list"] {
+        browser.sort(order);
+        expect_drawn(order);
+    }
+    browser.fill("#query", "#ff6347");
+    expect_drawn("what is searched for");
+    browser.fill("#query", "");
+    browser.run("scrollTo(0, 2000)");
+    let scrolled = "return [...document.querySelectorAll('li .name')].some(name => name.textContent === 'olive' && name.getBoundingClientRect().width)";
+    browser.until(scrolled);
+}
+
+#[test]
 fn names_from_right_to_left_are_on_the_same_side_on_one_line_and_on_two() {
     let Some(browser) = browse() else { return };
     let server = with_names(&["אדום", &"שם ארוך מאוד ".repeat(4), "left"]);

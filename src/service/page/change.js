@@ -1,6 +1,5 @@
 /* Changes. An edit is a function: of a list it makes the next one, and the edit that takes it back, or throws why it cannot.
    Edits are shown at once and sent one after the other. When somebody else was faster, an edit is made again of the new list. */
-
 const windows = new BroadcastChannel(base); // the others of this browser; each tells {tag} of the list that it has read, one {since} when it has waited for all
 let listTag;
 let following = new AbortController(); // of the requests that follow the list, and of the pauses between them
@@ -156,7 +155,8 @@ async function readList(wait, signal) {
 }
 
 /* Takes back the last change, or the last undo. */
-async function undo(from, kept) {
+async function undo(from = done, kept = undone) {
+	settle();
 	await turn;
 	const last = from.pop();
 	if (!last) return;
@@ -181,10 +181,7 @@ function tell(text = '') {
 }
 
 /* Takes the message away, unless the focus is in it. */
-function fade() {
-	if (at.message.matches(':focus-within')) fading = setTimeout(fade, 12000);
-	else tell();
-}
+const fade = () => at.message.matches(':focus-within') ? fading = setTimeout(fade, 12000) : tell();
 
 function offerUndo() {
 	const last = done.at(-1);

@@ -1,5 +1,4 @@
 /* What a value looks like, where it sorts, how else it is written, and in which ink a name is readable on it. */
-
 const at = Object.fromEntries([...document.querySelectorAll('[id]')].map(element => [element.id, element]));
 const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
 const looks = new Map();
@@ -103,5 +102,4 @@ function paint({style, classList}, value) {
 matchMedia('(prefers-color-scheme: dark)').onchange = () => {
 	looks.clear();
 	take(list);
-	if (at.opened.open) showOpened();
 };

@@ -1,5 +1,4 @@
 /* Files in and out. A file that comes in is compared with the list; only then it may replace it. */
-
 const CHANGED = 'The list has just changed. This is what would change now.';
 let incoming; // {all, source, expected} of the open comparison
 

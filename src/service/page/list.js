@@ -1,5 +1,4 @@
 /* The list on the screen: one field of tiles. Of more than ALL colors, only those in view have a tile, so that 10,000 cost no more than 1,000. */
-
 const ALL = 1000; // tiles; the browser's own search and screen readers find all of them
 const NARROWEST = 152; // pixels of a tile; the longest of CSS's names fits into it in the widest of the usual fonts
 const LOW = matchMedia('(pointer: coarse)').matches ? 44 : 36; // pixels of a tile with two lines
@@ -21,7 +20,7 @@ const pending = new Set(); // edits that the service has yet to make; they are s
 let entries = [], shown = [];
 let hits = 0; // how many of `shown` have what is searched for in their text; the rest is near it
 let chosen; // order, if somebody has chosen one
-let columns = 1, row = 1, isAll = false;
+let columns = 1, row = 1;
 let current = 0; // index in `shown` of the tile that Tab leads to
 let anchor, anchored = 0; // key of the tile that stays in its place, and how far the page is scrolled for that
 let carried; // key of the tile that is dragged
@@ -108,9 +107,7 @@ function nearest(look, colors) {
 }
 
 /* Finds the number of each color once, and not with each comparison. */
-function sortedBy(number, colors) {
-	return colors.map(color => [number(color), color]).sort(([a], [b]) => a - b).map(([, color]) => color);
-}
+const sortedBy = (number, colors) => colors.map(color => [number(color), color]).sort(([a], [b]) => a - b).map(([, color]) => color);
 
 const indexOf = wanted => shown.findIndex(({key}) => key === wanted);
 
@@ -123,10 +120,7 @@ function spotOf(index) {
 }
 
 /* Pixels from the top of the list to a tile; negative when it is not shown. */
-function topOf(key) {
-	const index = indexOf(key);
-	return index < 0 ? -1 : spotOf(index)[1];
-}
+const topOf = key => indexOf(key) < 0 ? -1 : spotOf(indexOf(key))[1];
 
 /* Chooses the size of tiles. Where all fit on the screen they fill it, somewhat wider than high and with few gaps in the last row; but not where one searches. */
 function measure(query) {
@@ -149,13 +143,13 @@ function measure(query) {
 }
 
 /* Makes, places and removes tiles: there are those in view or near it and the current one, or all. */
-function draw() {
+function draw(isAll = entries.length <= ALL) {
 	const top = scrollY - at.list.offsetTop;
 	const [first, last] = [-0.5, 1.5].map(screens => Math.ceil((top + innerHeight * screens) / row) * columns);
 	// whole pixels, so that no line shows between tiles
 	const lefts = Array.from({length: columns + 1}, (_, column) => Math.round(column * at.list.clientWidth / columns));
 	const wanted = new Map();
-	if (isAll || entries.length <= ALL) shown.forEach(({key}, index) => wanted.set(key, index));
+	if (isAll) shown.forEach(({key}, index) => wanted.set(key, index));
 	else {
 		for (let index = Math.max(0, first); index < Math.min(last, shown.length); index++) wanted.set(shown[index].key, index);
 		if (shown[current]) wanted.set(shown[current].key, current);
@@ -170,16 +164,18 @@ function draw() {
 	for (const [key, index] of wanted) {
 		if (!tiles.has(key)) tiles.set(key, at.tile.content.firstChild.cloneNode(true));
 		const tile = tiles.get(key);
+		const {style} = tile.firstChild;
+		const isDrawn = !style.contentVisibility;
 		// what comes into view later is drawn then
-		tile.firstChild.style.contentVisibility = index >= first && index < last ? '' : 'auto';
+		style.contentVisibility = index >= first && index < last ? '' : 'auto';
 		fill(tile, shown[index], index, lefts);
 		if (tile === next) {
 			next = next.nextSibling;
 			continue;
 		}
-		// a tile that is only moved glides, where browsers know how (DOM Standard, moveBefore)
-		at.list[tile.isConnected && at.list.moveBefore ? 'moveBefore' : 'insertBefore'](tile, next);
-		// Chromium 156 forgets that the pointer or the focus on a moved tile shows this
+		// a tile that is only moved glides, where browsers know how (DOM Standard, moveBefore); one that Chromium 156 has yet to draw would stay without texts
+		at.list[tile.isConnected && isDrawn && at.list.moveBefore ? 'moveBefore' : 'insertBefore'](tile, next);
+		// it also forgets that the pointer or the focus on a moved tile shows this
 		tile.lastChild.replaceWith(tile.lastChild.cloneNode(true));
 	}
 	// what is moved or removed loses the focus
@@ -221,10 +217,7 @@ function glide(action) {
 }
 
 /* Puts the focus on the current tile, in view or not, or on the search where there is no tile. */
-function focusTile() {
-	const tile = tiles.get(shown[current]?.key);
-	(tile?.firstChild ?? at.query).focus({preventScroll: true});
-}
+const focusTile = () => (tiles.get(shown[current]?.key)?.firstChild ?? at.query).focus({preventScroll: true});
 
 /* Pixels that what is told takes at the bottom of the screen. */
 const room = () => at.notices.offsetHeight && Math.ceil(innerHeight - at.notices.getBoundingClientRect().top) + 8;
@@ -245,15 +238,10 @@ function reveal() {
 }
 
 /* A mark for a text that shows nothing. */
-function blankness(text) {
-	return text ? /^[\p{C}\p{Z}]*$/u.test(text) ? '(blank)' : '' : '(empty)';
-}
+const blankness = text => text ? /^[\p{C}\p{Z}]*$/u.test(text) ? '(blank)' : '' : '(empty)';
 
 /* A name or value within a sentence: isolated, as it may run from right to left, and not too long. */
-function called(text) {
-	const end = text.length > 60 ? '…' : '';
-	return blankness(text) || `\u2068${text.slice(0, 60)}${end}\u2069`;
-}
+const called = text => blankness(text) || `\u2068${text.slice(0, 60)}${text.length > 60 ? '…' : ''}\u2069`;
 
 const figure = number => number.toLocaleString('en');
 const amount = number => `${figure(number)} ${number === 1 ? 'color' : 'colors'}`;

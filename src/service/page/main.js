@@ -1,12 +1,10 @@
 /* What a person does, and what happens meanwhile. */
-
 const WAIT = 60; // seconds
 const BEAT = 5000; // milliseconds, after which a window that waits for all says so again
 const REPLY = 200; // milliseconds in which it answers
 let knowsMethods, isWatching;
 let caughtUp = Promise.resolve(); // until the list is read that another window has told of
 let since, heard = -Infinity; // when this window began to wait for all, and when another was heard to
-let announcing; // timer of what is said of changes of others
 let isCurrent; // whether the list was asked for since the page is visible, and no request has failed
 let isLeaving; // while history goes back from the address of a color that was closed
 
@@ -44,8 +42,11 @@ async function watch() {
 			// the list first: the rest is not urgent
 			const [isOther] = await Promise.all([isWaiting ? waitForChange(signal) : readList(0, signal), knowsMethods || learn()]);
 			isCurrent = !document.hidden;
-			clearOutage();
 			failures = 0;
+			// nothing that was said of an outage stays
+			if (at.refusal.textContent === AWAY) say(at.refusal, '');
+			if (at.told.textContent === AWAY || at.away.textContent.startsWith(AWAY)) tell(BACK);
+			say(at.away, '');
 			// a long list is not loaded all the time
 			if (isOther) rest = Math.max(200, list.length / 10);
 			if (isOther && isWaiting) announce();
@@ -53,7 +54,11 @@ async function watch() {
 			if (signal.aborted) continue;
 			isCurrent = false;
 			if (isPrivate) {
-				shut();
+				// only a token leads to the list, and to ask without one is no use
+				say(listTag ? at.away : at.why, 'These colors are private.');
+				say(at.way, 'Enter token');
+				at.way.className = '';
+				learn().catch(() => {});
 				break;
 			}
 			// a proxy may have ended the wait; the next request tells whether the service is away
@@ -72,14 +77,6 @@ async function watch() {
 	isWatching = false;
 }
 
-/* Says that only a token leads to the list, and asks no more until there is one. */
-function shut() {
-	say(listTag ? at.away : at.why, 'These colors are private.');
-	say(at.way, 'Enter token');
-	at.way.className = '';
-	learn().catch(() => {});
-}
-
 /* Asks for the list at once, whatever went before. */
 function restart() {
 	following.abort();
@@ -88,19 +85,15 @@ function restart() {
 
 /* Tells screen readers of the changes of others, once for all within five seconds. */
 function announce() {
-	announcing ??= setTimeout(() => {
-		announcing = undefined;
+	announce.timer ??= setTimeout(() => {
+		announce.timer = undefined;
 		at.said.textContent = `Changed elsewhere: ${amount(list.length)} now.`;
 	}, 5000);
 }
 
-const pause = (time, signal) => new Promise(resolve => {
-	signal.onabort = resolve;
-	setTimeout(resolve, time);
-});
+const pause = (time, signal) => new Promise(resolve => setTimeout(signal.onabort = resolve, time));
 
-/* Reads the list when it changes. The windows of a browser share six connections (HTTP/1.1), so the one that began first waits and tells the others.
-   A lock would do, but there are none without TLS. */
+/* Reads the list when it changes. The windows of a browser share six connections (HTTP/1.1), so the one that began first waits for all. There are no locks without TLS. */
 async function waitForChange(signal) {
 	const silence = performance.now() - heard;
 	if (silence < 2 * BEAT) return pause(2 * BEAT - silence, signal);
@@ -121,13 +114,6 @@ async function waitForChange(signal) {
 	} finally {
 		clearInterval(timer);
 	}
-}
-
-/* Takes away what was said of a service that did not answer. */
-function clearOutage() {
-	if (at.refusal.textContent === AWAY) say(at.refusal, '');
-	if (at.told.textContent === AWAY || at.away.textContent.startsWith(AWAY)) tell(BACK);
-	say(at.away, '');
 }
 
 /* Does something that may fail; why is shown in the open color, while it is still `mine`. */
@@ -212,22 +198,15 @@ function search(text) {
 	at.said.textContent = at.count.textContent + (near ? `, ${near} of them near it` : '');
 }
 
-function takeBack() {
-	settle();
-	attempt(() => undo(done, undone));
-}
-
 at.mark.src = at.icon.href;
-for (const [link, name] of [[at.plain, 'colors'], [at.described, 'openapi.json']]) {
-	link.href = base.replace(/colors$/, name);
-}
+at.plain.href = base;
+at.described.href = base.replace(/colors$/, 'openapi.json');
 at.list.onclick = ({target}) => {
 	const tile = target.closest('li');
 	if (!tile || wasDragged) return;
 	if (target.className === 'copy') attempt(() => copy(tile.entry.value, tile));
 	else open(tile.entry);
 };
-
 at.list.onkeydown = event => {
 	const steps = {ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns, Home: -Infinity, End: Infinity};
 	const {key, repeat, altKey, target} = event;
@@ -239,23 +218,19 @@ at.list.onkeydown = event => {
 	else if (key.toLowerCase() === 'c') attempt(() => copy(entry.value, tile));
 	else if (!/^(F2|Delete)$/.test(key) || !mayChange()) return;
 	// a key that is held is one press
-	else if (!repeat) key === 'F2' ? edit(entry) : attempt(() => remove(entry));
+	else if (!repeat) key === 'F2' ? edit(entry) : remove(entry);
 	event.preventDefault();
 };
-
 onkeydown = event => {
 	const {key, target} = event;
 	if (key === 'Escape' && drag?.isHeld) return release(true);
 	if (event.repeat || event.altKey || target.closest('input, select') || document.querySelector('dialog[open]')) return;
 	const isControl = event.ctrlKey || event.metaKey;
-	if (isControl && key.toLowerCase() === 'z' && event.shiftKey && undone.length) attempt(() => undo(undone, done));
-	else if (isControl && key.toLowerCase() === 'z' && !event.shiftKey && (done.length || draft)) takeBack();
-	else if (isControl) return;
-	else if (key === '/') at.query.select();
+	if (isControl && key.toLowerCase() === 'z') attempt(event.shiftKey ? () => undo(undone, done) : undo);
+	else if (key === '/' && !isControl) at.query.select();
 	else return;
 	event.preventDefault();
 };
-
 at.query.oninput = () => search(at.query.value);
 at.query.onkeydown = event => {
 	const {key, isComposing} = event;
@@ -283,8 +258,7 @@ at.way.onclick = () => {
 };
 at.give.onclick = () => attempt(give);
 at.showHelp.onclick = () => at.help.showModal();
-at.takeBack.onclick = takeBack;
-at.undo.onclick = takeBack;
+at.takeBack.onclick = at.undo.onclick = () => attempt(undo);
 at.dismiss.onclick = () => tell();
 at.menu.onclick = () => at.menu.hidePopover();
 for (const button of document.querySelectorAll('.close')) button.onclick = () => button.closest('dialog').close();
@@ -308,10 +282,8 @@ const sizes = new ResizeObserver(() => {
 });
 for (const part of [at.header, at.notices]) sizes.observe(part);
 onscroll = () => entries.length > ALL && draw();
-onbeforeprint = onafterprint = ({type}) => {
-	isAll = type === 'beforeprint';
-	draw();
-};
+onbeforeprint = () => draw(true);
+onafterprint = () => draw();
 document.onvisibilitychange = () => document.hidden ? following.abort() : watch();
 windows.onmessage = ({data: {tag, since: theirs, isOver}}) => {
 	// several tell of the same list

@@ -1,5 +1,4 @@
 /* A color opened: large, in the forms in which it can be copied, among its neighbors; and the fields in which it is changed or added. */
-
 const SWIPE = 50; // pixels; less is a tap
 const GONE = 'Deleted elsewhere.';
 let opened; // {entry, isGone, isNew, isChanging, isBusy, name, value, label} of the open dialog
@@ -159,7 +158,8 @@ const mayLeave = () => !opened.isBusy && (!isTyped() || confirm('Discard what yo
 const isTyped = () => at.opened.open && opened.isChanging && (at.name.value !== opened.name || at.value.value !== opened.value);
 
 /* Does what the fields say, once. The dialog stays open when that is refused. */
-function save() {
+function save(event) {
+	event.preventDefault();
 	const mine = opened;
 	if (mine.isBusy) return;
 	const {entry, isNew} = mine;
@@ -194,12 +194,7 @@ function save() {
 	}, mine);
 }
 
-async function remove(entry) {
-	const text = `Deleted ${called(entry.name)}.`;
-	const goesToEnd = entry.key !== entries.at(-1).key && isTooLong();
-	await make(removing(entry), text);
-	if (goesToEnd) tell(`${text} Undo adds it at the end: the list is too long to send.`);
-}
+const remove = entry => attempt(() => make(removing(entry), `Deleted ${called(entry.name)}.`));
 
 at.opened.onkeydown = event => {
 	const {key} = event;
@@ -222,10 +217,7 @@ at.opened.onkeydown = event => {
 };
 addEventListener('beforeunload', event => isTyped() && event.preventDefault());
 at.opened.oncancel = event => mayLeave() || event.preventDefault();
-at.fields.onsubmit = event => {
-	event.preventDefault();
-	save();
-};
+at.fields.onsubmit = save;
 at.opened.onclose = () => {
 	writeAddress();
 	if (!opened.isNew) focusOn(current);
@@ -242,9 +234,8 @@ at.unlock.onclick = () => attempt(give);
 at.change.onclick = () => edit(opened.entry);
 at.cancel.onclick = () => opened.isBusy || (opened.isNew ? at.opened.close() : open(entryWith(opened.entry.key) ?? opened.entry));
 at.delete.onclick = () => {
-	const {entry} = opened;
 	at.opened.close();
-	attempt(() => remove(entry));
+	remove(opened.entry);
 };
 at.again.onclick = () => {
 	const {name, value} = opened.entry;

@@ -1,5 +1,4 @@
 /* The order of the list: a color is moved with Alt and an arrow key, or dragged. That is shown at once, and sent when the color rests. */
-
 const REST = 500; // milliseconds without another key
 const HOLD = 400; // milliseconds until a touch takes the tile instead of scrolling
 const SLACK = 6; // pixels that a pointer may stray in a click

@@ -1,6 +1,5 @@
 
 /* Speaks with the service: requests, conditions, the token. */
-
 const base = location.pathname.replace(/\/+$/, '') + '/colors';
 const pathOf = name => `${base}/${encodeURIComponent(name)}`;
 const TOKEN = `token for ${base}`;
