@@ -81,6 +81,8 @@ fn the_page_of_another_origin_may_read_a_color_with_the_option_for_that() {
 struct Front {
     child: Child,
     address: String,
+    /// A certificate to trust, if it speaks TLS.
+    certificate: Option<String>,
     server: Server,
     scratch: Scratch,
 }
@@ -130,15 +132,26 @@ impl Front {
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         let child = command.spawn().unwrap();
-        Some(Self { child, address, server, scratch })
+        let certificate = Some(scratch.file("colors.crt")).filter(|file| Path::new(file).exists());
+        Some(Self { child, address, certificate, server, scratch })
+    }
+
+    fn curl(&self, target: &str) -> Command {
+        let mut command = Command::new("curl");
+        command.args(["-sS", "-i", "--http1.1", "--connect-to", &format!("::{}", self.address)]);
+        match &self.certificate {
+            Some(file) => command.args(["--cacert", file]),
+            None => &mut command,
+        };
+        let scheme = if self.certificate.is_some() { "https" } else { "http" };
+        command.arg(format!("{scheme}://colors.example.org{target}"));
+        command
     }
 
     /// One request through it, by curl; gives the status, the head and the content.
     fn ask(&self, method: &str, target: &str, field: &str, content: &str) -> (u16, String, String) {
-        let mut command = Command::new("curl");
-        let to = format!("::{}", self.address);
-        command.args(["-sS", "-i", "--connect-to", &to, "-X", method, "-H", field]);
-        command.args(["-d", content]).arg(format!("http://colors.example.org{target}"));
+        let mut command = self.curl(target);
+        command.args(["-X", method, "-H", field, "-d", content]);
         let (_, answer, error) = run(&mut command);
         let (head, content) =
             answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer} {error}"));
@@ -167,10 +180,8 @@ impl Front {
     fn check_wait(&self) {
         let color = "/colors/a%2Fb%25";
         let tag = tag_in(&self.ask("GET", color, "", "").1);
-        let mut waiting = Command::new("curl");
-        waiting.args(["-sS", "-i", "--connect-to", &format!("::{}", self.address)]);
+        let mut waiting = self.curl(color);
         waiting.args(["-H", &format!("If-None-Match: {tag}"), "-H", "Prefer: wait=300"]);
-        waiting.arg(format!("http://colors.example.org{color}"));
         let waiting = waiting.stdout(Stdio::piped()).spawn().unwrap();
         let mut service = Client::on_unix(self.scratch.0.join("service"));
         wait_until("it waits", || {
@@ -218,8 +229,15 @@ fn requests_pass_apache_as_they_came() {
 fn requests_pass_nginx_on_the_lan_as_they_came() {
     let front =
         Front::start(8084, &["nginx", "-c", "configuration", "-p", "."], |address, directory| {
-            let site = block(PROXIES, "nginx", "listen 80;")
-                .replace("listen 80", &format!("listen {address}"));
+            // with the example's name in place of the one of the LAN
+            let openssl = block(PROXIES, "sh", "openssl req").split_once("openssl req").unwrap().1;
+            let openssl = openssl.replace("colors.lan", "colors.example.org");
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &format!("openssl req{}", openssl.replace("/etc/nginx", directory))]);
+            assert_eq!(run(&mut shell).0, Some(0));
+            let site = block(PROXIES, "nginx", "listen 443 ssl;")
+                .replace("listen 443", &format!("listen {address}"))
+                .replace("/etc/nginx", directory);
             let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
                 .map(|name| format!("{name}_temp_path {directory}/{name};"))
                 .concat();
