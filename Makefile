@@ -25,6 +25,6 @@ sbom:
 
 # measures again all that README.md and docs/performance.md show, draws the plots, and puts the tables there
 figures:
-	cargo run --release --manifest-path benches/Cargo.toml -- all
+	ulimit -n 20000 && cargo run --release --manifest-path benches/Cargo.toml -- all
 
 .PHONY: build install uninstall dist image sbom figures

@@ -1,5 +1,4 @@
-//! A blocking HTTP client for requests that wrk cannot send: one to look at, or an exact number.
-//! Follows and retries nothing.
+//! A blocking HTTP client. Follows and retries nothing.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,8 +13,6 @@ pub(crate) struct Request {
     pub(crate) target: String,
     /// JSON; empty for none.
     pub(crate) content: String,
-    /// Whether it asks the server to close the connection.
-    pub(crate) close: bool,
 }
 
 impl Request {
@@ -24,29 +21,18 @@ impl Request {
         target: impl Into<String>,
         content: impl Into<String>,
     ) -> Self {
-        Self { method, target: target.into(), content: content.into(), close: false }
-    }
-
-    /// The fields that wrk does not send by itself.
-    pub(crate) fn fields(&self) -> Vec<&'static str> {
-        let content = (!self.content.is_empty()).then_some("Content-Type: application/json");
-        ["Accept: application/json"]
-            .into_iter()
-            .chain(content)
-            .chain(self.close.then_some("Connection: close"))
-            .collect()
+        Self { method, target: target.into(), content: content.into() }
     }
 
     pub(crate) fn bytes(&self) -> Vec<u8> {
-        let Self { method, target, content, .. } = self;
-        let length = if content.is_empty() {
+        let Self { method, target, content } = self;
+        let fields = if content.is_empty() {
             String::new()
         } else {
-            format!("Content-Length: {}\r\n", content.len())
+            format!("Content-Type: application/json\r\nContent-Length: {}\r\n", content.len())
         };
         format!(
-            "{method} {target} HTTP/1.1\r\nHost: localhost\r\n{}\r\n{length}\r\n{content}",
-            self.fields().join("\r\n")
+            "{method} {target} HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n{fields}\r\n{content}"
         )
         .into_bytes()
     }

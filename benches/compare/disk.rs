@@ -24,7 +24,8 @@ const DELAYS: [u32; 4] = [0, 1, 10, 50];
 
 pub(crate) const SUMMARY_TITLE: &str = "each sync takes longer by";
 
-const TITLES: &str = "sync, ms | server | median ms | p99 ms | longest ms | changes/s";
+const TITLES: &str =
+    "sync, ms | server | p50 ms              | p99 ms              | longest ms | changes/s";
 
 pub(crate) fn print(args: &Args, programs: &Programs) -> Result<()> {
     println!("\nReads of one color beside one client that writes, with slow syncs:\n");
@@ -54,7 +55,7 @@ pub(crate) fn print(args: &Args, programs: &Programs) -> Result<()> {
         }
         for (_, contestant, runs) in &contestants {
             let row = row(runs);
-            for (title, cell) in ["median ms", "p99 ms"].iter().zip(&row) {
+            for (title, cell) in ["p50 ms", "p99 ms"].iter().zip(&row) {
                 let column = format!("{}: {title}", contestant.name());
                 summary.add(&format!("{delay} ms"), &column, cell.clone());
             }

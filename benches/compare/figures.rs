@@ -9,48 +9,53 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use plotters::prelude::*;
 
+use crate::conditions;
 use crate::disk::SUMMARY_TITLE as DISK;
-use crate::stalled::{CLOSED, COUNT, SUMMARY_TITLE as STALLED};
+use crate::stalled::SUMMARY_TITLE as STALLED;
 use crate::table::Summary;
 use crate::waiting::SUMMARY_TITLE as WAITING;
 
-/// The files of results, each with the arguments that measure it: some 21 minutes in all, without
+/// The files of results, each with the arguments that measure it: some 19 minutes in all, without
 /// the builds. The last one needs those before it.
-const RESULTS: [(&str, &str); 10] = [
+const RESULTS: [(&str, &str); 9] = [
     ("rates", "rates"),
-    ("connections", "rates --connections 2,8,64 --workloads read"),
     (
         "long-list",
         "rates --colors-count 100000 --connections 32 --workloads read,update --only tiny-http",
     ),
-    ("latency", "latency --only axum --seconds 2"),
-    ("writers", "writers --colors-count 148,100000 --seconds 2"),
-    ("isolation", "isolation --only axum --colors-count 100000 --seconds 2"),
+    ("latency", "latency --only tiny-http-64,axum,actix"),
+    ("writers", "writers --colors-count 148,100000"),
+    ("isolation", "isolation --only axum,actix --colors-count 100000"),
     ("disk", "disk --seconds 2"),
     ("stalled", "stalled"),
-    ("waiting", "waiting --only axum,json-server --rounds 2"),
+    ("waiting", "waiting --only axum"),
     ("comparison", "comparison"),
 ];
 
-/// Those of the large table of docs/performance.md.
-const SERVERS: [&str; 7] =
-    ["colors", "tiny_http", "tiny_http 64", "axum", "nginx, files", "Redis", "SQLite"];
+/// The files that `comparison` puts together.
+const COMPARED: [&str; 2] = ["rates", "stalled"];
 
-/// Those that send a client each change, so that it need not poll: colors by `Prefer: wait`, Redis
-/// by notifications of its keys.
-const NOTIFYING: [&str; 2] = ["colors", "Redis"];
+/// Titles of tables: of the rates, and of what documents and README show.
+const RATES: &str = "32 connections, 148 colors";
+const LARGE: &str = "148 colors";
+const SHORT: &str = "at a glance";
+
+/// Those that send a client each change, so that it need not poll.
+const NOTIFYING: &str = "colors";
 
 /// What README shows of that table.
-const SHORT_ROWS: [&str; 4] =
-    ["reads/s", "MiB", "stalled clients until others wait", "tells of a change"];
-const SHORT_SERVERS: [&str; 3] = ["colors", "tiny_http", "axum"];
-
-/// Titles of tables.
-const RATES: &str = "32 connections, 148 colors";
-const WRITERS: &str = "durable changes/s";
+const SHORT_ROWS: [&str; 6] = [
+    "reads, 1,000/s",
+    "read: p50 ms",
+    "read: p99 ms",
+    "MiB",
+    "stalled clients until others wait",
+    "tells of a change",
+];
+const SHORT_SERVERS: [&str; 5] = ["colors", "tiny_http", "tiny_http 64", "axum", "actix-web"];
 
 /// Dark enough for white: blue, orange, brown, green, red, violet, gray.
 const COLORS: [RGBColor; 7] = [
@@ -71,12 +76,17 @@ fn results(name: &str) -> PathBuf {
     root().join(format!("benches/results/{name}.txt"))
 }
 
-pub(crate) fn measure() -> Result<()> {
+pub(crate) fn measure(rounds: u32) -> Result<()> {
+    ensure!(
+        !conditions()?.contains(" and changes"),
+        "commit first: all figures are to be those of one commit"
+    );
     fs::create_dir_all(root().join("benches/results"))?;
     for (name, arguments) in RESULTS {
         let new = results(name).with_extension("new");
         let mut compare = Command::new(env::current_exe()?);
-        compare.args(arguments.split(' ')).stdout(File::create(&new)?);
+        compare.args(arguments.split(' ')).args(["--rounds", &rounds.to_string()]);
+        compare.stdout(File::create(&new)?);
         ensure!(compare.status()?.success(), "compare {arguments} failed");
         fs::rename(new, results(name))?;
     }
@@ -94,16 +104,23 @@ fn cells(row: &str) -> Vec<&str> {
     row.trim_matches('|').split('|').map(str::trim).collect()
 }
 
+/// The number at the begin of a cell.
+fn number(cell: &str) -> Option<f64> {
+    cell.split(' ').next()?.replace(',', "").parse().ok()
+}
+
 /// The numbers in the column of this title, each behind the first cell of its row.
 fn column<'a>(table: &[&'a str], title: &str) -> Vec<(&'a str, f64)> {
     let Some(column) = cells(table[0]).iter().position(|cell| *cell == title) else {
         return Vec::new();
     };
-    let number = |row: &&'a str| {
-        let cells = cells(row);
-        Some((cells[0], cells[column].replace(',', "").parse().ok()?))
-    };
-    table[2..].iter().filter_map(number).collect()
+    let rows = table[2..].iter().map(|row| cells(row));
+    rows.filter_map(|cells| Some((cells[0], number(cells[column])?))).collect()
+}
+
+fn table_of<'a>(tables: &'a [Vec<&'a str>], title: &str) -> Result<&'a [&'a str]> {
+    let table = tables.iter().find(|table| cells(table[0])[0] == title);
+    table.map(Vec::as_slice).with_context(|| format!("no table has the title {title:?}"))
 }
 
 /// All results that there are.
@@ -119,61 +136,53 @@ fn results_text() -> Result<String> {
     Ok(text)
 }
 
-/// Prints the large table of docs/performance.md, a row for each kind of figure, put together from
-/// the results of the other parts; and the small one of README.
+/// The commit and the machine of all parts that `comparison` puts together, which has to be one.
+fn common_conditions() -> Result<String> {
+    let mut all = Vec::new();
+    for name in COMPARED {
+        let text = fs::read_to_string(results(name))?;
+        all.push(text.lines().skip(1).take(2).collect::<Vec<_>>().join("\n"));
+    }
+    // A run may take past midnight.
+    let is_one = all.iter().all(|one| one.split(", 20").next() == all[0].split(", 20").next());
+    ensure!(is_one, "measured on several commits: {all:?}");
+    Ok(all.remove(0))
+}
+
+/// Prints the large table of docs/performance.md, put together from the results of other parts; and
+/// the small one of README.
 pub(crate) fn compare() -> Result<()> {
     let text = results_text()?;
     let tables = parse(&text);
-    let find = |title: &str| {
-        let table = tables.iter().find(|table| cells(table[0])[0] == title);
-        table.with_context(|| format!("no table has the title {title:?}"))
-    };
-    let cell = |table: &[&str], row: &str, column: &str| {
-        let column = cells(table[0]).iter().position(|title| *title == column)?;
-        let row = table.iter().map(|row| cells(row)).find(|cells| cells[0] == row)?;
-        Some(row[column].to_owned())
-    };
     let mut summary = Summary::new();
-    for column in ["reads/s", "lists/s", "updates/s", "CPU µs/read", "MiB"] {
-        for server in SERVERS {
-            let figure = cell(find(RATES)?, server, column);
-            summary.add(column, server, figure.unwrap_or_default());
+    let rates = table_of(&tables, RATES)?;
+    let servers = &cells(rates[0])[1..];
+    for row in &rates[2..] {
+        let cells = cells(row);
+        for (server, cell) in servers.iter().zip(&cells[1..]) {
+            summary.add(cells[0], server, (*cell).to_owned());
         }
     }
-    for (row, column) in
-        [("stalled clients until others wait", COUNT), ("seconds until one is closed", CLOSED)]
-    {
-        for server in SERVERS {
-            let figure = cell(find(STALLED)?, server, column);
-            summary.add(row, server, figure.unwrap_or_default());
-        }
+    let stalled = table_of(&tables, STALLED)?;
+    for row in &stalled[2..] {
+        let [server, count, closed] = cells(row)[..] else { bail!("other columns: {row}") };
+        summary.add("stalled clients until others wait", server, count.to_owned());
+        summary.add("seconds until one is closed", server, closed.to_owned());
     }
-    for clients in ["1 client", "64 clients"] {
-        for server in SERVERS {
-            let figure = cell(find(WRITERS)?, &format!("148 colors, {clients}"), server);
-            let row = format!("durable changes/s, {clients}");
-            summary.add(&row, server, figure.unwrap_or_default());
-        }
-    }
-    for server in SERVERS {
-        let figure = cell(find(DISK)?, "50 ms", &format!("{server}: p99 ms"));
-        summary.add("read beside slow saves: p99 ms", server, figure.unwrap_or_default());
-    }
-    for server in SERVERS {
-        let notifies = if NOTIFYING.contains(&server) { "yes" } else { "no" };
+    for server in servers {
+        let notifies = if *server == NOTIFYING { "yes" } else { "no" };
         summary.add("tells of a change", server, notifies.to_owned());
     }
-    println!(
-        "From rates.txt, stalled.txt, writers.txt and disk.txt, which have commit and conditions."
-    );
-    summary.print("148 colors");
+    let sources = COMPARED.map(|name| format!("{name}.txt")).join(" and ");
+    println!("From {sources}:\n{}", common_conditions()?);
+    summary.print(LARGE);
     let mut short = Summary::new();
     for row in SHORT_ROWS {
         for server in SHORT_SERVERS {
             short.add(row, server, summary.cell(row, server).to_owned());
         }
     }
-    short.print("at a glance");
+    short.print(SHORT);
     Ok(())
 }
 
@@ -182,16 +191,14 @@ pub(crate) fn show() -> Result<()> {
     let text = results_text()?;
     let tables = parse(&text);
     draw_rates(&tables)?;
+    draw_times(&tables)?;
     draw_disk(&tables)?;
     draw_waiting(&tables)?;
-    for path in ["README.md", "docs/performance.md", "docs/design.md"].map(|path| root().join(path))
-    {
+    for path in ["README.md", "docs/performance.md"].map(|path| root().join(path)) {
         let old = fs::read_to_string(&path)?;
         let mut new = old.clone();
         for shown in parse(&old) {
-            if let Some(table) =
-                tables.iter().find(|table| cells(table[0])[0] == cells(shown[0])[0])
-            {
+            if let Ok(table) = table_of(&tables, cells(shown[0])[0]) {
                 new = new.replace(&shown.join("\n"), &table.join("\n"));
             }
         }
@@ -200,29 +207,54 @@ pub(crate) fn show() -> Result<()> {
     Ok(())
 }
 
-/// Reads of one color per second, by the number of connections.
-fn draw_rates(tables: &[Vec<&str>]) -> Result<()> {
+/// The figures in this row of the tables of rates, by the number of connections.
+fn by_connections<'a>(tables: &[Vec<&'a str>], row: &str) -> Result<Vec<Line<'a>>> {
     let mut lines: Vec<Line<'_>> = Vec::new();
     for table in tables {
-        let title = cells(table[0])[0].split_once(" connections, 148 colors");
-        let Some(connections) = title.and_then(|(number, _)| number.parse::<f64>().ok()) else {
+        let titles = cells(table[0]);
+        let connections = titles[0].strip_suffix(" connections, 148 colors");
+        let Some(connections) = connections.and_then(|number| number.parse::<f64>().ok()) else {
             continue;
         };
-        for (server, rate) in column(table, "reads/s") {
-            let point = (connections.log2(), rate / 1e3);
-            match lines.iter_mut().find(|line| line.0 == server) {
+        let figures = table.iter().map(|row| cells(row)).find(|cells| cells[0] == row);
+        let figures = figures.with_context(|| format!("no row has the title {row:?}"))?;
+        for (server, cell) in titles[1..].iter().zip(&figures[1..]) {
+            let figure = number(cell).with_context(|| format!("no figure of {server}"))?;
+            let point = (connections.log2(), figure);
+            match lines.iter_mut().find(|line| line.0 == *server) {
                 Some(line) => line.1.push(point),
                 None => lines.push((server, vec![point])),
             }
         }
     }
+    Ok(lines)
+}
+
+/// Reads of one color per second, by the number of connections.
+fn draw_rates(tables: &[Vec<&str>]) -> Result<()> {
+    let lines = by_connections(tables, "reads, 1,000/s")?;
     Plot {
         file: "docs/rates.svg",
         titles: ["connections", "reads of one color, 1,000/s"],
-        x: 1.0..8.0,
+        x: 3.0..8.0,
         y: 0.0..highest(&lines) * 1.05,
         x_label: &|x| format!("{}", x.exp2()),
         y_label: &|y| format!("{y}"),
+    }
+    .draw(lines)
+}
+
+/// How long 99 of 100 of these reads take at most.
+fn draw_times(tables: &[Vec<&str>]) -> Result<()> {
+    let mut lines = by_connections(tables, "read: p99 ms")?;
+    lines.iter_mut().flat_map(|line| &mut line.1).for_each(|point| point.1 = point.1.log10());
+    Plot {
+        file: "docs/times.svg",
+        titles: ["connections", "p99 of a read of one color, ms"],
+        x: 3.0..8.0,
+        y: -2.0..highest(&lines).ceil(),
+        x_label: &|x| format!("{}", x.exp2()),
+        y_label: &|y| format!("{}", 10_f64.powf(*y)),
     }
     .draw(lines)
 }
@@ -231,11 +263,8 @@ fn draw_rates(tables: &[Vec<&str>]) -> Result<()> {
 fn draw_disk(tables: &[Vec<&str>]) -> Result<()> {
     let mut lines: Vec<Line<'_>> = Vec::new();
     let mut delays = Vec::new();
-    for title in ["colors: median ms", "colors: p99 ms", "Redis: median ms", "Redis: p99 ms"] {
-        let table = tables
-            .iter()
-            .find(|table| cells(table[0])[0] == DISK)
-            .context("no figures of slow disks")?;
+    let table = table_of(tables, DISK)?;
+    for title in ["colors: p50 ms", "colors: p99 ms", "Redis: p50 ms", "Redis: p99 ms"] {
         let points = column(table, title);
         delays = points.iter().map(|(delay, _)| delay.trim_end_matches(" ms")).collect();
         let points = (0..).zip(points).map(|(x, (_, ms))| (f64::from(x), ms.log10()));
@@ -254,16 +283,13 @@ fn draw_disk(tables: &[Vec<&str>]) -> Result<()> {
 
 /// Times until all clients have a change, by their number.
 fn draw_waiting(tables: &[Vec<&str>]) -> Result<()> {
-    let table = tables
-        .iter()
-        .find(|table| cells(table[0])[0] == WAITING)
-        .context("no figures of waiting")?;
+    let table = table_of(tables, WAITING)?;
     let mut lines: Vec<Line<'_>> = Vec::new();
     for title in &cells(table[0])[1..] {
         let Some(name) = title.strip_suffix(": ms") else { continue };
-        let points = column(table, title).into_iter().filter_map(|(clients, ms)| {
-            Some((clients.replace(',', "").parse::<f64>().ok()?.log10(), ms.log10()))
-        });
+        let points = column(table, title)
+            .into_iter()
+            .filter_map(|(clients, ms)| Some((number(clients)?.log10(), ms.log10())));
         lines.push((name, points.collect()));
     }
     Plot {

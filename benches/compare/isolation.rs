@@ -1,5 +1,5 @@
-//! How long a read of one color takes beside long requests of other clients, on a server that has a
-//! single worker. The reader sends its next request 2 ms after the one before, or once that is
+//! How long a read of one color takes beside long requests of other clients, on servers that have as
+//! many threads for them. The reader sends its next request 2 ms after the one before, or once that is
 //! answered: a stall shows in one read, not in those that would have come due meanwhile. Judges
 //! nothing.
 
@@ -17,7 +17,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use crate::Args;
 use crate::client::{Client, Request, Response};
 use crate::server::{Kind, Programs, Server};
-use crate::table::{Summary, Table, median, number, percentile};
+use crate::table::{Summary, Table, figure, number, percentile, spread};
 use crate::workload::{Color, Workload, colors, to_json};
 
 /// How long the list is, unless the arguments say.
@@ -32,7 +32,10 @@ const PACE: Duration = Duration::from_millis(2);
 /// How many clients read the list that does not change.
 const READERS: u64 = 64;
 
-const TITLES: &str = "beside              | colors  | server        | median ms | p99 ms | longest ms | long requests";
+/// Of each server, for requests. Of those of colors, all but one are workers.
+const THREADS: u32 = 3;
+
+const TITLES: &str = "beside              | colors  | server        | p50 ms               | p99 ms               | longest ms | long requests";
 
 /// What other clients do meanwhile.
 #[derive(Clone, Copy, PartialEq)]
@@ -61,7 +64,7 @@ pub(crate) struct Run {
 }
 
 pub(crate) fn print(args: &Args, programs: &Programs) -> Result<()> {
-    println!("\nReads of one color beside long requests, all on one worker:\n");
+    println!("\nReads of one color beside long requests, on {THREADS} threads of each server:\n");
     let (table, mut summaries) = (Table::begin(TITLES, 3), Vec::new());
     for &count in args.colors_count(&COUNTS) {
         let mut summary = Summary::new();
@@ -86,7 +89,7 @@ pub(crate) fn print(args: &Args, programs: &Programs) -> Result<()> {
             }
             for contestant in &contestants {
                 let (name, row) = (contestant.name(), row(&contestant.runs));
-                let shown = ["median ms", "p99 ms"].iter().zip(&row);
+                let shown = ["p50 ms", "p99 ms"].iter().zip(&row);
                 for (title, cell) in shown.filter(|_| !contestant.is_durable) {
                     summary.add(others.name(), &format!("{name}: {title}"), cell.clone());
                 }
@@ -113,21 +116,26 @@ fn start_all(
         let is_changed = matches!(others, Others::Replace | Others::ChangeAndRead);
         let durabilities: &[bool] = match kind {
             Kind::Colors | Kind::Before if is_changed => &[false, true],
-            Kind::Colors | Kind::Before | Kind::Axum => &[false],
+            Kind::Colors | Kind::Before | Kind::Axum | Kind::Actix => &[false],
             _ => &[],
         };
         for &is_durable in durabilities {
-            let server = if kind == Kind::Axum {
-                let mut command = programs.peer("peer-axum");
-                command.env("TOKIO_WORKER_THREADS", "1");
+            let peer = |name| {
+                let mut command = programs.peer(name);
+                command.env("THREADS", THREADS.to_string());
                 Server::start_peer(command, colors)
-            } else {
-                let mut command = Command::new(programs.program(kind)?);
-                command.args(["--workers", "1", "--max-body", "16MiB"]);
-                Server::start_colors(command, colors, is_durable)
+            };
+            let server = match kind {
+                Kind::Axum => peer("peer-axum"),
+                Kind::Actix => peer("peer-actix"),
+                _ => {
+                    let mut command = Command::new(programs.program(kind)?);
+                    command.args(["--workers", &(THREADS - 1).to_string(), "--max-body", "16MiB"]);
+                    Server::start_colors(command, colors, is_durable)
+                }
             };
             let server = server.with_context(|| kind.name())?;
-            Workload::Read.check(kind, &server, light(colors)).with_context(|| kind.name())?;
+            Workload::Read.check(&server, light(colors)).with_context(|| kind.name())?;
             contestants.push(Contestant { kind, is_durable, server, runs: Vec::new() });
         }
     }
@@ -141,10 +149,10 @@ fn light(colors: &[Color]) -> &[Color] {
 
 /// The figures of a row: the longest is that of all rounds.
 pub(crate) fn row(runs: &[Run]) -> [String; 4] {
-    let [middle, p99] = [0.5, 0.99]
-        .map(|part| median(runs.iter().map(|run| percentile(part, run.times.iter().copied()))));
-    let longest = percentile(1.0, runs.iter().flat_map(|run| run.times.iter().copied()));
-    [middle, p99, longest, median(runs.iter().map(|run| run.others))].map(number)
+    let part = |part| runs.iter().map(move |run| percentile(part, run.times.iter().copied()));
+    let longest = runs.iter().flat_map(|run| run.times.iter().copied()).fold(0.0, f64::max);
+    let others = runs.iter().map(|run| run.others);
+    [spread(part(0.5)), spread(part(0.99)), figure([longest]), figure(others)]
 }
 
 /// Reads for some seconds, after one to warm up, while others send long requests.
@@ -162,9 +170,9 @@ fn measure(server: &Server, others: Others, colors: &[Color], seconds: u32) -> R
 
 fn read(server: &Server, colors: &[Color], seconds: u32, count: &AtomicU32) -> Result<Run> {
     let mut client = Client::connect(server.address)?;
-    let request = &Workload::Read.requests(light(colors))[0].0;
+    let request = Workload::Read.request(light(colors));
     let before = count.load(Relaxed);
-    let times = pace(seconds, || client.ask(request).map(drop))?;
+    let times = pace(seconds, || client.ask(&request).map(drop))?;
     Ok(Run { times, others: f64::from(count.load(Relaxed) - before) })
 }
 
@@ -206,7 +214,7 @@ impl Others {
             Self::Replace => replace(server, colors, is_over, count),
             Self::ChangeAndRead => {
                 let requests = [Workload::Update, Workload::List]
-                    .map(|workload| workload.requests(&colors[..1]).remove(0).0);
+                    .map(|workload| workload.request(&colors[..1]));
                 repeat(server, &requests, is_over, count)
             }
             Self::Read => read_lists(server, is_over, count),

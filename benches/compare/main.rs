@@ -6,6 +6,7 @@ mod disk;
 mod figures;
 mod isolation;
 mod latency;
+mod load;
 mod rates;
 mod server;
 mod stalled;
@@ -37,17 +38,14 @@ struct Args {
     #[arg(long, value_name = "PATH")]
     before: Option<PathBuf>,
     /// Measured runs of each server; in each round every server has its turn
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
     /// Length of a measured run
     #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=600))]
     seconds: u32,
-    /// How many connections there are [default: 4,32,256; for latency 64]
+    /// How many connections there are [default: 8,32,64,256; for latency 64]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
     connections: Vec<u32>,
-    /// How many threads wrk has; more threads than connections are skipped
-    #[arg(long, value_name = "N,...", default_value = "1", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64))]
-    threads: Vec<u32>,
     /// How many colors the list has [default: 148; for writers 148,10000,100000,1000000; for
     /// isolation 100000,1000000]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -64,7 +62,7 @@ struct Args {
     #[arg(
         long,
         value_name = "NAME,...",
-        default_value = "tiny-http,tiny-http-64,axum,actix,nginx,json-server",
+        default_value = "tiny-http,tiny-http-64,axum,actix,nginx",
         value_delimiter = ','
     )]
     only: Vec<Kind>,
@@ -75,7 +73,7 @@ struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum Part {
-    /// Requests per second and CPU time
+    /// Requests per second, how long each takes, and CPU time
     Rates,
     /// How many clients that stand still it takes until nobody else is answered
     Stalled,
@@ -83,7 +81,7 @@ enum Part {
     Latency,
     /// Durable changes per second, beside SQLite and Redis
     Writers,
-    /// Times of reads beside long requests of other clients, on the same worker
+    /// Times of reads beside long requests of other clients
     Isolation,
     /// Times of reads beside a client that writes to a slow disk, also of Redis
     Disk,
@@ -91,7 +89,8 @@ enum Part {
     Comparison,
     /// Times until clients have a change, and CPU time while nothing changes: waiting and polling
     Waiting,
-    /// Measure everything that the documents show, into benches/results, and then `documents`
+    /// Measure everything that the documents show, into benches/results, and then `documents`; of
+    /// the options, only `--rounds` counts
     All,
     /// Draw the plots, and put the tables into the documents, from benches/results
     Documents,
@@ -117,9 +116,9 @@ impl Args {
 }
 
 fn main() -> Result<()> {
-    let mut args = Args::parse();
+    let args = Args::parse();
     if args.part == Part::All {
-        figures::measure()?;
+        figures::measure(args.rounds)?;
     }
     if matches!(args.part, Part::All | Part::Documents) {
         return figures::show();
@@ -128,11 +127,8 @@ fn main() -> Result<()> {
         return figures::compare();
     }
     let programs = Programs::build(args.colors.as_deref(), args.before.as_deref())?;
-    print_conditions()?;
-    if args.only.contains(&Kind::JsonServer) && Command::new("npm").arg("-v").output().is_err() {
-        println!("json-server is skipped: npm is not installed");
-        args.only.retain(|kind| *kind != Kind::JsonServer);
-    }
+    let arguments: Vec<_> = env::args().skip(1).collect();
+    print!("`compare {}`\n{}", arguments.join(" "), conditions()?);
     match args.part {
         Part::Latency => latency::print(&args, &programs),
         Part::Writers => writers::print(&args, &programs),
@@ -144,14 +140,13 @@ fn main() -> Result<()> {
     }
 }
 
-/// Prints what was measured, where and when.
-fn print_conditions() -> Result<()> {
+/// What is measured, when and where: a line for each.
+fn conditions() -> Result<String> {
     const SCRIPT: &str = r#"PATH=$PATH:/usr/sbin
-        echo "commit $(git describe --always --exclude='*')$(git diff --quiet HEAD -- ../src ../Cargo.lock compare peers || echo ' and changes'), $(date -u +%F)"
+        echo "commit $(git describe --always --exclude='*')$(git diff --quiet HEAD -- ../src ../build.rs ../Cargo.* compare peers Cargo.* || echo ' and changes'), $(date -u +%F)"
         echo "$(lscpu | sed -n 's/^Model name: *//p'), $(nproc) processors, Linux $(uname -r)"
-        for program in 'nginx -v' 'node -v' 'redis-server -v' 'wrk -v'; do $program 2>&1 | head -n 1; done"#;
-    let arguments: Vec<_> = env::args().skip(1).collect();
-    println!("`compare {}`", arguments.join(" "));
-    Command::new("sh").args(["-c", SCRIPT]).current_dir(env!("CARGO_MANIFEST_DIR")).status()?;
-    Ok(())
+        for program in 'nginx -v' 'redis-server -v'; do $program 2>&1 | head -n 1; done"#;
+    let mut shell = Command::new("sh");
+    shell.args(["-c", SCRIPT]).current_dir(env!("CARGO_MANIFEST_DIR"));
+    Ok(String::from_utf8(shell.output()?.stdout)?)
 }

@@ -1,38 +1,21 @@
-//! Requests per second: all servers under wrk, in alternating rounds. Judges nothing: the reader
-//! compares.
+//! Requests per second, and how long each takes: all servers, in alternating rounds. Judges nothing:
+//! the reader compares.
 
-use std::fs;
-use std::process::Command;
+use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
-use tempfile::NamedTempFile;
+use anyhow::{Context, Result};
 
 use crate::Args;
-use crate::server::{Kind, Programs, Server, Usage};
-use crate::table::{Summary, Table, median, number, range};
+use crate::load::{Load, Pace, Run};
+use crate::server::{Kind, Programs, Server};
+use crate::table::{Summary, Table, figure, number, spread};
 use crate::workload::{Color, Workload, colors};
 
-const TITLES: &str = "workload       | colors | threads | conn. | server       | requests/s | min–max         | CPU µs/request | switches/request | p99 ms \
-    | RSS MiB | rate ×  | CPU ×  | errors";
+const TITLES: &str = "workload | colors | conn. | server       | requests/s                | p50 ms              | p99 ms              \
+    | CPU µs/request | switches/request | RSS MiB | rate × | CPU × ";
 
 /// Few, some, and many for each processor.
-const CONNECTIONS: [u32; 3] = [4, 32, 256];
-
-/// What the servers of some rows have in common.
-struct Load<'a> {
-    workload: Workload,
-    colors: &'a [Color],
-    connections: u32,
-    threads: u32,
-}
-
-/// A measured run of one server.
-struct Run {
-    /// Requests/s, CPU µs/request, context switches/request, p99 in ms, and resident memory in MiB.
-    figures: [f64; 5],
-    /// Failed connections, statuses from 400 up, and responses that came too late.
-    errors: [f64; 3],
-}
+const CONNECTIONS: [u32; 4] = [8, 32, 64, 256];
 
 /// A server, how long its response is, and what was measured.
 pub(crate) struct Contestant<Run> {
@@ -43,36 +26,36 @@ pub(crate) struct Contestant<Run> {
 }
 
 pub(crate) fn print(args: &Args, programs: &Programs) -> Result<()> {
-    println!();
-    let table = Table::begin(TITLES, 5);
+    println!("\nEach client sends its next request when the one before is answered:\n");
+    let table = Table::begin(TITLES, 4);
     let mut summaries = Vec::new();
     for &count in args.colors_count(&[148]) {
         let colors = &colors(count as usize)[..];
         for &connections in args.connections(&CONNECTIONS) {
-            for &threads in args.threads.iter().filter(|threads| **threads <= connections) {
-                let mut summary = Summary::new();
-                let mut costs = Vec::new();
-                for (place, &workload) in args.workloads.iter().enumerate() {
-                    let load = Load { workload, colors, connections, threads };
-                    for (kind, [rate, cpu, _, _, resident]) in
-                        print_rows(&table, &load, programs, args)?
-                    {
-                        let name = workload.name();
-                        summary.add(kind.name(), &format!("{name}s/s"), number(rate));
-                        if place == 0 {
-                            costs.push((kind, format!("CPU µs/{name}"), cpu, resident));
-                        }
+            let (mut summary, mut costs) = (Summary::new(), Vec::new());
+            for &workload in &args.workloads {
+                let pace = Pace::OneAfterAnother;
+                let contestants = measure(workload, colors, connections, pace, programs, args)?;
+                for Contestant { kind, runs, .. } in &contestants {
+                    let numbers = [count, connections].map(|number| number.to_string());
+                    let words = [workload.name(), &numbers[0], &numbers[1], kind.name()];
+                    let row = row(runs, &contestants[0].runs);
+                    table.row(words.map(str::to_owned).into_iter().chain(row));
+                    add_to(&mut summary, workload, *kind, runs);
+                    if workload == args.workloads[0] {
+                        let of = |cost: fn(&Run) -> f64| figure(runs.iter().map(cost));
+                        let cpu = of(|run| run.usage.cpu_us);
+                        costs.push((*kind, cpu, of(|run| run.resident_mib)));
                     }
                 }
-                for (kind, title, cpu, resident) in costs {
-                    summary.add(kind.name(), &title, number(cpu));
-                    summary.add(kind.name(), "MiB", number(resident));
-                }
-                summaries.push((
-                    format!("{connections} connections, {} colors", number(count.into())),
-                    summary,
-                ));
             }
+            for (kind, cpu, resident) in costs {
+                let title = format!("CPU µs/{}", args.workloads[0].name());
+                summary.add(&title, kind.name(), cpu);
+                summary.add("MiB", kind.name(), resident);
+            }
+            let title = format!("{connections} connections, {} colors", number(count.into()));
+            summaries.push((title, summary));
         }
     }
     summaries.iter().for_each(|(title, summary)| summary.print(title));
@@ -88,117 +71,64 @@ pub(crate) fn start_all<Run>(
 ) -> Result<Vec<Contestant<Run>>> {
     let start = |kind: Kind| {
         let server = Server::start(kind, programs, colors)?;
-        let length = workload.check(kind, &server, colors).with_context(|| kind.name())?;
+        let length = workload.check(&server, colors).with_context(|| kind.name())?;
         Ok(Contestant { kind, server, length, runs: Vec::new() })
     };
     kinds.filter(|kind| kind.serves(workload)).map(start).collect()
 }
 
-/// Starts all servers anew, gives each its turn in every round, and prints a row for each. Returns
-/// the medians of their figures.
-fn print_rows(
-    table: &Table,
-    load: &Load,
+/// Starts all servers anew, and gives each its turn in every round.
+pub(crate) fn measure(
+    workload: Workload,
+    colors: &[Color],
+    connections: u32,
+    pace: Pace,
     programs: &Programs,
     args: &Args,
-) -> Result<Vec<(Kind, [f64; 5])>> {
-    let Load { workload, colors, connections, threads } = *load;
+) -> Result<Vec<Contestant<Run>>> {
+    let requests = workload.requests(colors);
     let mut contestants = start_all(args.kinds(), programs, workload, colors)?;
-    for round in 1..=args.rounds {
-        for Contestant { kind, server, runs, .. } in &mut contestants {
+    for round in 0..=args.rounds {
+        for Contestant { kind, server, length, runs } in &mut contestants {
+            let (workload, colors, name) = (workload.name(), colors.len(), kind.name());
             eprintln!(
-                "{}, {} colors, {threads}/{connections}, round {round}: {}",
-                workload.name(),
-                colors.len(),
-                kind.name()
+                "{workload}, {colors} colors, {connections} connections, round {round}: {name}"
             );
-            if round == 1 {
-                measure(load, 1, server)?; // to warm up
+            let load = Load { requests: &requests, length: *length, connections, pace };
+            let run = load.run(server, Duration::from_secs(args.seconds.into()));
+            let run = run.with_context(|| kind.name())?;
+            // The first one is to warm up.
+            if round > 0 {
+                runs.push(run);
             }
-            runs.push(measure(load, args.seconds, server)?);
         }
     }
-    let words = [
-        workload.name().to_owned(),
-        colors.len().to_string(),
-        threads.to_string(),
-        connections.to_string(),
-    ];
-    let mut medians = Vec::new();
-    for Contestant { kind, runs, .. } in &contestants {
-        let figures =
-            [0, 1, 2, 3, 4].map(|figure| median(runs.iter().map(|run| run.figures[figure])));
-        let row = row(figures, runs, &contestants[0].runs);
-        table.row(words.iter().cloned().chain([kind.name().to_owned()]).chain(row));
-        medians.push((*kind, figures));
-    }
-    Ok(medians)
+    Ok(contestants)
 }
 
-fn measure(load: &Load, seconds: u32, server: &Server) -> Result<Run> {
-    let (request, _) = &load.workload.requests(load.colors)[0];
-    let script = NamedTempFile::new()?;
-    fs::write(&script, load.workload.script())?;
-    let mut wrk = Command::new("wrk");
-    wrk.args([
-        "--threads",
-        &load.threads.to_string(),
-        "--connections",
-        &load.connections.to_string(),
-    ]);
-    wrk.args(["--duration", &format!("{seconds}s"), "--timeout", "10s", "--latency", "--script"])
-        .arg(script.path());
-    wrk.args(request.fields().iter().flat_map(|field| ["--header", field]));
-    wrk.arg(format!("http://{}{}", server.address, request.target));
-    let before = server.usage()?;
-    let output = wrk.output().context("wrk does not start")?;
-    let Usage { cpu_us, switches } = server.usage()? - before;
-    let resident_mib = server.resident_mib();
-    ensure!(output.status.success(), "wrk failed: {}", String::from_utf8_lossy(&output.stderr));
-    load.workload.tidy(server)?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("measured "))
-        .context("wrk printed no results")?;
-    let numbers: Vec<f64> = line.split(' ').map(str::parse).collect::<Result<_, _>>()?;
-    let [requests, time_us, p99_us, errors @ ..] =
-        <[f64; 6]>::try_from(numbers).ok().context("wrk printed other results")?;
-    Ok(Run {
-        figures: [
-            requests / time_us * 1e6,
-            cpu_us / requests,
-            switches / requests,
-            p99_us / 1e3,
-            resident_mib,
-        ],
-        errors,
-    })
-}
-
-/// A row: the medians and, of colors to this server within each round, the ratios.
-fn row(medians: [f64; 5], runs: &[Run], colors: &[Run]) -> [String; 9] {
-    let [rate, cpu, switches, p99, resident] = medians.map(number);
-    let ratios = |figure: usize| {
-        colors
-            .iter()
-            .zip(runs)
-            .map(move |(colors, run)| colors.figures[figure] / run.figures[figure])
+/// A row. The ratios are of colors to this server, within each round.
+fn row(runs: &[Run], colors: &[Run]) -> [String; 8] {
+    let of = |figure: fn(&Run) -> f64| runs.iter().map(figure);
+    let ratio = |figure: fn(&Run) -> f64| {
+        colors.iter().zip(runs).map(move |(colors, run)| figure(colors) / figure(run))
     };
-    let [rate_ratio, cpu_ratio] = [0, 1].map(|figure| number(median(ratios(figure))));
-    let sums = [0, 1, 2].map(|kind| runs.iter().map(|run| run.errors[kind]).sum::<f64>());
-    let errors =
-        sums.iter().zip(["connection", "status", "timeout"]).filter(|(sum, _)| **sum > 0.0);
-    let errors = errors.map(|(sum, what)| format!("{sum} {what}")).collect::<Vec<_>>().join(", ");
     [
-        rate,
-        range(runs.iter().map(|run| run.figures[0])),
-        cpu,
-        switches,
-        p99,
-        resident,
-        rate_ratio,
-        cpu_ratio,
-        errors,
+        spread(of(|run| run.rate)),
+        spread(of(|run| run.times[0])),
+        spread(of(|run| run.times[1])),
+        figure(of(|run| run.usage.cpu_us)),
+        figure(of(|run| run.usage.switches)),
+        figure(of(|run| run.resident_mib)),
+        figure(ratio(|run| run.rate)),
+        figure(ratio(|run| run.usage.cpu_us)),
     ]
+}
+
+/// Adds what the documents show of a server, but for what it takes of the machine.
+fn add_to(summary: &mut Summary, workload: Workload, kind: Kind, runs: &[Run]) {
+    let of = |figure: fn(&Run) -> f64| runs.iter().map(figure);
+    let (name, server) = (workload.name(), kind.name());
+    summary.add(&format!("{name}s, 1,000/s"), server, spread(of(|run| run.rate / 1e3)));
+    summary.add(&format!("{name}: p50 ms"), server, spread(of(|run| run.times[0])));
+    summary.add(&format!("{name}: p99 ms"), server, spread(of(|run| run.times[1])));
 }

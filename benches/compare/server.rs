@@ -30,7 +30,6 @@ pub(crate) enum Kind {
     Axum,
     Actix,
     Nginx,
-    JsonServer,
 }
 
 impl Kind {
@@ -43,17 +42,11 @@ impl Kind {
             Self::Axum => "axum",
             Self::Actix => "actix-web",
             Self::Nginx => "nginx, files",
-            Self::JsonServer => "json-server",
         }
     }
 
     pub(crate) fn serves(self, workload: Workload) -> bool {
-        match self {
-            Self::Nginx => !matches!(workload, Workload::Update | Workload::CreateDelete),
-            // its response to a deletion is `{}`
-            Self::JsonServer => workload != Workload::CreateDelete,
-            _ => true,
-        }
+        self != Self::Nginx || workload != Workload::Update
     }
 }
 
@@ -87,21 +80,6 @@ impl Programs {
     pub(crate) fn peer(&self, name: &str) -> Command {
         Command::new(self.peers.join(name))
     }
-}
-
-/// Where npm has this version of json-server below; installs it first.
-fn json_server() -> Result<PathBuf> {
-    const VERSION: &str = "0.17.4";
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/json-server").join(VERSION);
-    let program = directory.join("node_modules/json-server/lib/cli/bin.js");
-    if !program.exists() {
-        fs::create_dir_all(&directory)?;
-        let mut npm = Command::new("npm");
-        npm.args(["install", "--silent", "--no-save", "--prefix"]).arg(&directory);
-        npm.arg(format!("json-server@{VERSION}")).stdout(Stdio::null());
-        ensure!(npm.status().context("npm")?.success(), "npm install failed");
-    }
-    Ok(program)
 }
 
 fn find(path: &Path) -> Result<PathBuf> {
@@ -173,7 +151,6 @@ impl Server {
             Kind::Axum => peer("peer-axum"),
             Kind::Actix => peer("peer-actix"),
             Kind::Nginx => Self::start_nginx(colors),
-            Kind::JsonServer => Self::start_json_server(colors),
         };
         started.with_context(|| kind.name())
     }
@@ -225,16 +202,6 @@ impl Server {
             .env("PATH", env::var("PATH").unwrap_or_default() + ":/usr/sbin")
             .args(["-e", "stderr", "-c"])
             .arg(path("nginx.conf"));
-        Self::launch(command, files, address)
-    }
-
-    /// Starts json-server with the name as the identifier; it writes each change to a file.
-    fn start_json_server(colors: &[Color]) -> Result<Self> {
-        let (files, address) = place()?;
-        fs::write(files.path().join("db.json"), json!({ "colors": colors }).to_string())?;
-        let mut command = Command::new("node");
-        command.arg(json_server()?).args(["--quiet", "--host", "127.0.0.1", "--id", "name"]);
-        command.args(["--port", &address.port().to_string(), "db.json"]);
         Self::launch(command, files, address)
     }
 

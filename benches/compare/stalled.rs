@@ -14,8 +14,8 @@ use crate::table::{Summary, number};
 use crate::workload::{Color, Workload, colors};
 
 pub(crate) const SUMMARY_TITLE: &str = "clients that stand still";
-pub(crate) const COUNT: &str = "until nobody else is answered";
-pub(crate) const CLOSED: &str = "closed after s";
+const COUNT: &str = "until nobody else is answered";
+const CLOSED: &str = "closed after s";
 
 /// More than colors takes, at its default limit of connections.
 const COUNT_MAX: usize = 10_000;
@@ -68,13 +68,13 @@ fn stall(server: &Server) -> Result<Client> {
 /// With how many stalled clients another one is not answered in time; `None` if it still is with
 /// [`COUNT_MAX`] of them.
 fn count(server: &Server, colors: &[Color]) -> Result<Option<usize>> {
-    let (read, _) = &Workload::Read.requests(colors)[0];
+    let read = Workload::Read.request(colors);
     let mut stalled = Vec::new();
     while stalled.len() < COUNT_MAX {
         stalled.push(stall(server)?);
         thread::sleep(Duration::from_millis(1)); // until the server has read it
         let mut other = Client::connect(server.address)?;
-        other.send(read)?;
+        other.send(&read)?;
         if other.receive_within(PATIENCE).is_err() {
             return Ok(Some(stalled.len()));
         }

@@ -90,20 +90,78 @@ pub(crate) fn percentile(part: f64, numbers: impl IntoIterator<Item = f64>) -> f
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or(f64::NAN)
 }
 
-/// Three significant digits or, from 100 up, a whole number; a dash if it is not finite.
+/// Three significant digits; a dash if it is not finite.
 pub(crate) fn number(number: f64) -> String {
-    match number {
-        _ if !number.is_finite() => "–".to_owned(),
-        ..10.0 => format!("{number:.2}"),
-        ..100.0 => format!("{number:.1}"),
-        ..1000.0 => format!("{number:.0}"),
-        _ => format!("{},{:03}", number.round() as u64 / 1000, number.round() as u64 % 1000),
-    }
+    rounded(number, 0.0)
 }
 
-pub(crate) fn range(numbers: impl IntoIterator<Item = f64>) -> String {
-    let (least, most) = numbers
-        .into_iter()
-        .fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), n| (least.min(n), most.max(n)));
-    format!("{}–{}", number(least), number(most))
+/// The median of some runs, with no more digits than their spread allows.
+pub(crate) fn figure(runs: impl IntoIterator<Item = f64>) -> String {
+    let runs: Vec<f64> = runs.into_iter().collect();
+    rounded(median(runs.iter().copied()), unit_of(&runs))
+}
+
+/// The same, with the least and the most.
+pub(crate) fn spread(runs: impl IntoIterator<Item = f64>) -> String {
+    let runs: Vec<f64> = runs.into_iter().collect();
+    let unit = unit_of(&runs);
+    let ends = [0.0, 1.0].map(|part| rounded(percentile(part, runs.iter().copied()), unit));
+    format!("{} ({}–{})", rounded(median(runs), unit), ends[0], ends[1])
+}
+
+/// What the last digit may be one of: to round to it moves no figure by more than a quarter of the
+/// distance between the least and the most. Two digits if there was a single run.
+fn unit_of(runs: &[f64]) -> f64 {
+    if let [single] = runs {
+        return power_of_ten(*single) / 10.0;
+    }
+    let [least, most] = [0.0, 1.0].map(|part| percentile(part, runs.iter().copied()));
+    power_of_ten((most - least) / 2.0)
+}
+
+/// The highest power of ten that is not above this number; 0 for 0.
+fn power_of_ten(number: f64) -> f64 {
+    if number > 0.0 { 10_f64.powf(number.log10().floor()) } else { 0.0 }
+}
+
+/// Rounds to units, but to three digits at most, and three behind the point; and to one at least.
+fn rounded(number: f64, unit: f64) -> String {
+    if !number.is_finite() || number == 0.0 {
+        return if number == 0.0 { "0" } else { "–" }.to_owned();
+    }
+    let first = power_of_ten(number);
+    let unit = unit.clamp(first / 100.0, first).max(0.001);
+    let decimals = (-unit.log10().round()).max(0.0) as usize;
+    let text = format!("{:.decimals$}", (number / unit).round() * unit);
+    let (whole, fraction) = text.split_at(text.find('.').unwrap_or(text.len()));
+    let groups = whole.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy);
+    groups.collect::<Vec<_>>().join(",") + fraction
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_has_no_more_digits_than_its_spread_allows() {
+        assert_eq!(spread([46_615.0, 46_100.0, 47_212.0]), "46,600 (46,100–47,200)");
+        assert_eq!(spread([46_615.0, 31_000.0, 58_000.0]), "50,000 (30,000–60,000)");
+        assert_eq!(spread([0.357, 0.241, 6.8]), "0.4 (0.2–7)");
+        assert_eq!(spread([0.0431, 0.0428, 0.0452]), "0.043 (0.043–0.045)");
+        assert_eq!(spread([1.0, 1.0, 1.0]), "1.00 (1.00–1.00)");
+        assert_eq!(figure([33.31, 33.29, 34.9]), "33.3");
+        assert_eq!(figure([33.31, 21.29, 44.9]), "30");
+        assert_eq!(figure([0.0, 0.0]), "0");
+        assert_eq!(figure([1.234]), "1.2");
+    }
+
+    #[test]
+    fn a_number_has_three_digits() {
+        let cases = [(0.004, "0.004"), (9.876, "9.88"), (98.76, "98.8"), (987.6, "988")];
+        let large = [(9_876.0, "9,880"), (1_234_567.0, "1,230,000")];
+        for (value, text) in cases.into_iter().chain(large) {
+            assert_eq!(number(value), text);
+        }
+        assert_eq!(number(f64::NAN), "–");
+    }
 }

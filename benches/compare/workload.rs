@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::client::{Client, Request, Response};
-use crate::server::{Kind, Server};
+use crate::server::Server;
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub(crate) struct Color {
@@ -44,85 +44,50 @@ pub(crate) enum Workload {
     Read,
     List,
     Update,
-    CreateDelete,
-    NewConnection,
 }
 
 impl Workload {
     pub(crate) fn name(self) -> &'static str {
-        ["read", "list", "update", "create+delete", "new connection"][self as usize]
+        ["read", "list", "update"][self as usize]
     }
 
-    /// Requests that leave the list as long as it was, and the content of the response to each.
-    pub(crate) fn requests(self, colors: &[Color]) -> Vec<(Request, Value)> {
+    /// A request, which leaves the list as long as it was.
+    pub(crate) fn request(self, colors: &[Color]) -> Request {
         // From the middle, so that a search from either end costs the average.
-        let one = &colors[colors.len() / 2];
-        let read_one = Request::new("GET", format!("/colors/{}", one.name), "");
-        let changed = |name: &str| json!({ "name": name, "value": "#112233" });
+        let color = format!("/colors/{}", colors[colors.len() / 2].name);
         match self {
-            Self::Read => vec![(read_one, json!(one))],
-            Self::List => vec![(Request::new("GET", "/colors", ""), json!({ "data": colors }))],
-            Self::Update => vec![(
-                Request::new("PUT", read_one.target, r##"{"value":"#112233"}"##),
-                changed(&one.name),
-            )],
-            Self::CreateDelete => {
-                let new = changed("bench-0");
-                let create = Request::new("POST", "/colors", new.to_string());
-                vec![(create, new.clone()), (Request::new("DELETE", "/colors/bench-0", ""), new)]
-            }
-            Self::NewConnection => vec![(Request { close: true, ..read_one }, json!(one))],
+            Self::Read => Request::new("GET", color, ""),
+            Self::List => Request::new("GET", "/colors", ""),
+            Self::Update => Request::new("PUT", color, r##"{"value":"#112233"}"##),
         }
     }
 
-    /// The script that makes wrk send the requests. Target and fields of the first one are among
-    /// wrk's arguments.
-    pub(crate) fn script(self) -> String {
-        let requests = match self {
-            Self::Read | Self::List | Self::NewConnection => "",
-            Self::Update => include_str!("update.lua"),
-            Self::CreateDelete => include_str!("create_delete.lua"),
+    /// Requests to send in turn. Each update gives the color another value: nothing changes when it
+    /// has the value already.
+    pub(crate) fn requests(self, colors: &[Color]) -> Vec<Vec<u8>> {
+        let request = self.request(colors);
+        let values = 0..if self == Self::Update { 100 } else { 1 };
+        let content = |value| request.content.replace("112233", &format!("{value:06x}"));
+        values.map(|value| Request { content: content(value), ..request.clone() }.bytes()).collect()
+    }
+
+    /// Sends a request and returns the length of the response, in bytes. Fails if the content is
+    /// not that of the API.
+    pub(crate) fn check(self, server: &Server, colors: &[Color]) -> Result<usize> {
+        let one = &colors[colors.len() / 2];
+        let expected = match self {
+            Self::Read => json!(one),
+            Self::List => json!({ "data": colors }),
+            Self::Update => json!({ "name": one.name, "value": "#112233" }),
         };
-        [requests, include_str!("done.lua")].concat()
-    }
-
-    /// Sends the requests once and returns the length of the last response, in bytes. Fails if the
-    /// contents are not those of the API; json-server's list has no envelope.
-    pub(crate) fn check(self, kind: Kind, server: &Server, colors: &[Color]) -> Result<usize> {
-        let mut bytes = 0;
-        for (request, mut expected) in self.requests(colors) {
-            if kind == Kind::JsonServer && self == Self::List {
-                expected = json!(colors);
-            }
-            let Response(head, content) = Client::connect(server.address)?.ask(&request)?;
-            let right =
-                serde_json::from_slice::<Value>(&content).is_ok_and(|content| content == expected);
-            ensure!(
-                right,
-                "{} {} is answered with the wrong content",
-                request.method,
-                request.target
-            );
-            bytes = head.len() + content.len();
-        }
-        Ok(bytes)
-    }
-
-    /// Deletes what wrk created but, at the end of its time, had not deleted.
-    pub(crate) fn tidy(self, server: &Server) -> Result<()> {
-        if self == Self::CreateDelete {
-            let mut client = Client::connect(server.address)?;
-            let list: Value =
-                serde_json::from_slice(&client.ask(&Request::new("GET", "/colors", ""))?.1)?;
-            let names = list["data"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .filter_map(|color| color["name"].as_str());
-            for name in names.filter(|name| name.starts_with("bench-")) {
-                client.ask(&Request::new("DELETE", format!("/colors/{name}"), ""))?;
-            }
-        }
-        Ok(())
+        let request = self.request(colors);
+        let Response(head, content) = Client::connect(server.address)?.ask(&request)?;
+        ensure!(
+            serde_json::from_slice::<Value>(&content).is_ok_and(|content| content == expected),
+            "{} {} is answered with the wrong content",
+            request.method,
+            request.target
+        );
+        Ok(head.len() + content.len())
     }
 }

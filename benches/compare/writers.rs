@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::Args;
 use crate::client::{Client, Request};
 use crate::server::{Kind, Programs, Server, place};
-use crate::table::{Summary, Table, median, number, percentile, range};
+use crate::table::{Summary, Table, figure, number, percentile, spread};
 use crate::workload::{Color, colors};
 
 /// How long the list is, unless the arguments say.
@@ -30,7 +30,7 @@ const STRIDE: usize = 7919;
 /// How many there were so far.
 static CHANGES: AtomicU32 = AtomicU32::new(0);
 
-const TITLES: &str = "colors  | writers | server | p20 ms | p50 ms | changes/s | min–max         | CPU µs/change | time × | rate × ";
+const TITLES: &str = "colors  | writers | server | changes/s                 | p50 ms              | p99 ms              | CPU µs/change | time × | rate × ";
 
 pub(crate) enum Contestant {
     Colors(Kind, Server),
@@ -52,8 +52,9 @@ pub(crate) struct Run {
 
 pub(crate) fn print(args: &Args, programs: &Programs) -> Result<()> {
     println!("\nChanges that are on the disk before they are answered:\n");
-    let (table, mut summary) = (Table::begin(TITLES, 0), Summary::new());
+    let (table, mut summaries) = (Table::begin(TITLES, 0), Vec::new());
     for &count in args.colors_count(&COUNTS) {
+        let mut summary = Summary::new();
         let colors = colors(count as usize);
         let mut contestants = start_all(programs, &colors)?;
         let mut runs: Vec<[Vec<Run>; WRITERS.len()]> =
@@ -75,15 +76,12 @@ pub(crate) fn print(args: &Args, programs: &Programs) -> Result<()> {
                 let words = [count.to_string(), writers.to_string(), contestant.name().to_owned()];
                 table.row(words.into_iter().chain(row(&all[index], &runs[0][index])));
                 let clients = if *writers == 1 { "1 client" } else { "64 clients" };
-                summary.add(
-                    &format!("{} colors, {clients}", number(count.into())),
-                    contestant.name(),
-                    number(median(all[index].iter().map(|run| run.rate))),
-                );
+                add_to(&mut summary, clients, contestant.name(), &all[index]);
             }
         }
+        summaries.push((format!("durable changes, {} colors", number(count.into())), summary));
     }
-    summary.print("durable changes/s");
+    summaries.iter().for_each(|(title, summary)| summary.print(title));
     Ok(())
 }
 
@@ -104,19 +102,34 @@ fn start_all(programs: &Programs, colors: &[Color]) -> Result<Vec<Contestant>> {
 }
 
 /// The figures of a row. The ratios are of colors to this server, within each round.
-fn row(runs: &[Run], colors: &[Run]) -> [String; 7] {
-    let [p20, p50] = [0.2, 0.5]
-        .map(|part| median(runs.iter().map(|run| percentile(part, run.times.iter().copied()))));
-    let time_ratio = |(colors, run): (&Run, &Run)| {
-        median(colors.times.iter().copied()) / median(run.times.iter().copied())
+fn row(runs: &[Run], colors: &[Run]) -> [String; 6] {
+    let ratio = |figure: fn(&Run) -> f64| {
+        colors.iter().zip(runs).map(move |(colors, run)| figure(colors) / figure(run))
     };
-    let time_ratio = median(colors.iter().zip(runs).map(time_ratio));
-    let rate_ratio = median(colors.iter().zip(runs).map(|(colors, run)| colors.rate / run.rate));
-    let [rate, cpu] =
-        [|run: &Run| run.rate, |run: &Run| run.cpu_us].map(|of| median(runs.iter().map(of)));
-    let [p20, p50, rate, cpu, time_ratio, rate_ratio] =
-        [p20, p50, rate, cpu, time_ratio, rate_ratio].map(number);
-    [p20, p50, rate, range(runs.iter().map(|run| run.rate)), cpu, time_ratio, rate_ratio]
+    [
+        spread(runs.iter().map(|run| run.rate)),
+        spread(runs.iter().map(|run| run.time(0.5))),
+        spread(runs.iter().map(|run| run.time(0.99))),
+        figure(runs.iter().map(|run| run.cpu_us)),
+        figure(ratio(|run| run.time(0.5))),
+        figure(ratio(|run| run.rate)),
+    ]
+}
+
+/// Adds what the documents show of a server.
+fn add_to(summary: &mut Summary, clients: &str, server: &str, runs: &[Run]) {
+    let add = |summary: &mut Summary, what: &str, cell| {
+        summary.add(&format!("{clients}{what}"), server, cell);
+    };
+    add(summary, ", 1,000/s", spread(runs.iter().map(|run| run.rate / 1e3)));
+    add(summary, ": p50 ms", spread(runs.iter().map(|run| run.time(0.5))));
+    add(summary, ": p99 ms", spread(runs.iter().map(|run| run.time(0.99))));
+}
+
+impl Run {
+    fn time(&self, part: f64) -> f64 {
+        percentile(part, self.times.iter().copied())
+    }
 }
 
 impl Contestant {

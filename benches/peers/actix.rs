@@ -1,12 +1,14 @@
-//! The colors API on actix-web, written the usual way. Does nothing that the API does not ask for.
+//! The colors API on actix-web, written the usual way. It has a thread for each processor, or as many
+//! as the variable THREADS says. Does nothing that the API does not ask for.
 
 mod api;
+mod lists;
 
 use std::io;
 use std::net::Ipv4Addr;
 use std::sync::Mutex;
 
-use actix_web::web::{Data, Json, Path};
+use actix_web::web::{Bytes, Data, Json, Path, PayloadConfig};
 use actix_web::{App, HttpResponse, HttpServer, delete, get, post, put};
 use serde_json::json;
 
@@ -24,6 +26,14 @@ fn found(color: Option<&Color>) -> HttpResponse {
 #[get("/colors")]
 async fn read_all(colors: Colors) -> HttpResponse {
     HttpResponse::Ok().json(Envelope { data: &colors.lock().expect("unpoisoned") })
+}
+
+#[put("/colors")]
+async fn replace(colors: Colors, content: Bytes) -> HttpResponse {
+    let Ok(list) = lists::parse(&content) else { return HttpResponse::BadRequest().finish() };
+    let mut colors = colors.lock().expect("unpoisoned");
+    *colors = list;
+    HttpResponse::Ok().json(Envelope { data: &colors })
 }
 
 #[get("/colors/{name}")]
@@ -61,13 +71,16 @@ async fn main() -> io::Result<()> {
     HttpServer::new(move || {
         App::new()
             .app_data(colors.clone())
+            .app_data(PayloadConfig::new(lists::BYTES_MAX))
             .service(read_all)
+            .service(replace)
             .service(read_one)
             .service(create)
             .service(update)
             .service(remove)
     })
     .tcp_nodelay(true)
+    .workers(api::threads()?)
     .bind((Ipv4Addr::LOCALHOST, port))?
     .run()
     .await

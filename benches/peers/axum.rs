@@ -1,6 +1,8 @@
-//! The colors API on axum, written the usual way. Does nothing that the API does not ask for.
+//! The colors API on axum, written the usual way. It has a thread for each processor, or as many as
+//! the variable THREADS says. Does nothing that the API does not ask for.
 
 mod api;
+mod lists;
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -13,20 +15,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::serve::ListenerExt;
 use axum::{Json, Router};
-use serde::Deserialize;
 use serde_json::json;
 use tokio::net::TcpListener;
 
 use crate::api::{Color, Envelope, Update};
-
-/// As much as the product takes with its highest `--max-body`.
-const MAX_BODY: usize = 16 << 20; // bytes
-
-/// A new list that is not an array.
-#[derive(Deserialize)]
-struct List {
-    data: Vec<Color>,
-}
 
 type Colors = State<Arc<Mutex<Vec<Color>>>>;
 
@@ -43,10 +35,7 @@ async fn read_all(State(colors): Colors) -> Response {
 }
 
 async fn replace(State(colors): Colors, content: Bytes) -> Response {
-    // Tried one after the other: an untagged enum would hold all of it in between.
-    let list = serde_json::from_slice(&content)
-        .or_else(|_| serde_json::from_slice(&content).map(|List { data }| data));
-    let Ok(list) = list else { return StatusCode::BAD_REQUEST.into_response() };
+    let Ok(list) = lists::parse(&content) else { return StatusCode::BAD_REQUEST.into_response() };
     let mut colors = colors.lock().expect("unpoisoned");
     *colors = list;
     Json(Envelope { data: &colors }).into_response()
@@ -80,13 +69,17 @@ async fn delete(State(colors): Colors, Path(name): Path<String>) -> Response {
     found(position.map(|position| colors.remove(position)))
 }
 
-#[tokio::main]
-async fn main() -> io::Result<()> {
+fn main() -> io::Result<()> {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime.worker_threads(api::threads()?).enable_all().build()?.block_on(serve())
+}
+
+async fn serve() -> io::Result<()> {
     let (port, colors) = api::arguments()?;
     let app = Router::new()
         .route("/colors", get(read_all).post(create).put(replace))
         .route("/colors/{name}", get(read_one).put(update).delete(delete))
-        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .layer(DefaultBodyLimit::max(lists::BYTES_MAX))
         .with_state(Arc::new(Mutex::new(colors)));
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
         .await?

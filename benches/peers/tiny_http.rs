@@ -11,7 +11,6 @@ use std::error::Error;
 use std::io::{self, Cursor};
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::{Arc, Mutex};
-use std::{env, thread};
 
 use percent_encoding::percent_decode_str;
 use rustix::net::sockopt::set_tcp_nodelay;
@@ -76,11 +75,7 @@ fn main() -> io::Result<()> {
     // Its connections have what the listener has. Without it, each list takes 40 ms.
     set_tcp_nodelay(&listener, true)?;
     let server = Server::from_listener(listener, None).map_err(io::Error::other)?;
-    let threads = match env::var("THREADS") {
-        Ok(threads) => threads.parse().map_err(io::Error::other)?,
-        Err(_) => thread::available_parallelism()?.get(),
-    };
-    let pool = ThreadPool::new(threads);
+    let pool = ThreadPool::new(api::threads()?);
     loop {
         let (mut request, colors) = (server.recv()?, Arc::clone(&colors));
         pool.execute(move || {
