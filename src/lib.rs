@@ -45,13 +45,14 @@
 //!   - `writer`: group commit, and looks for what other programs have committed
 //!   - `followed`: the service whose list this one has, and how it answers
 //!   - `database_status`: whether the database can be saved to
-//!   - `database`: an open database, its locks and saves
-//!   - `rows`: the table of colors in SQL
-//!   - `file_lock`: keeps out a second service
-//!   - `new_file`: makes FILE at the first start
-//!   - `database_error`: why a database cannot be used
-//!   - `probe`: what is at the path of `--data`, before SQLite opens it
-//!   - `wal_files`: FILE, FILE-wal and FILE-shm of a database that is open
+//!   - `database`: which of the files below one needs for what, and all locks on FILE
+//!   - `database/data_path`: what is at the path of `--data`, before SQLite opens it
+//!   - `database/new_file`: makes FILE at the first start
+//!   - `database/locks`: keeps out a second service
+//!   - `database/connection`: an open database, its reads and saves
+//!   - `database/rows`: the table of colors in SQL
+//!   - `database/wal_files`: FILE, FILE-wal and FILE-shm of a database that is open
+//!   - `database/error`: why a database cannot be used
 //! - `http`: RFC 9110 and 9112 on values
 //!   - `parser`: bytes to requests, or why they are none
 //!   - `head`: the request line and the fields
@@ -62,6 +63,7 @@
 //!   - `response`: a response as a value, and its head as bytes; the value of Date
 //!   - `status`: the statuses of responses
 //! - what all of them may use
+//!   - `files`: which file is which, and waits of limited length
 //!   - `options`: options, from the command line and the environment; it knows the types of all
 //!     values, also those of the groups above
 //!   - `blob`: bytes with a tag that many share
@@ -116,6 +118,7 @@ mod blob;
 #[cfg(test)]
 mod documents_tests;
 mod failure;
+mod files;
 mod follower;
 #[cfg(fuzzing)]
 pub mod fuzzing;

@@ -11,9 +11,7 @@ use crate::STACK_BYTES;
 use crate::failure::Failure;
 use crate::follower::Follower;
 use crate::options::Options;
-use crate::store::{
-    Colors, Database, DatabaseError, Store, Writer, database, file_lock, json, new_file, probe,
-};
+use crate::store::{Colors, Database, DatabaseError, Store, Writer, database, json};
 
 /// The seed if no option names one. A service that is started in a checkout has this file.
 const SEED_FILE: &str = "seed/colors.json";
@@ -49,7 +47,7 @@ impl Source {
     /// lock: that one may be stopping.
     pub(crate) fn lock(&self) -> Result<Option<File>, Failure> {
         let Self::Database { given, path, .. } = self else { return Ok(None) };
-        file_lock::lock_file(path).map_err(|error| unusable(given, error))
+        database::lock_file(path).map_err(|error| unusable(given, error))
     }
 }
 
@@ -73,8 +71,8 @@ pub(crate) fn find(options: &Options, follower: Option<&Follower>) -> Result<Sou
         return first_list(options, follower).map(|(colors, name)| Source::InMemory(colors, name));
     };
     let failed = |error| unusable(file, error);
-    let (path, has_list) = probe::locate(file).map_err(failed)?;
-    probe::check_writable(&path).map_err(failed)?;
+    let (path, has_list) = database::locate(file).map_err(failed)?;
+    database::check_writable(&path).map_err(failed)?;
     let seed = (!has_list).then(|| first_list(options, follower)).transpose()?;
     let given = file.to_owned();
     Ok(Source::Database { given, path, seed, is_seed_given: options.seed.is_some() })
@@ -119,7 +117,7 @@ fn open(
             let failed = |error| unusable(&given, error);
             let (colors, name) = seed.unzip();
             let (lock, is_new) =
-                new_file::lock_or_make(&path, colors.as_ref(), lock).map_err(failed)?;
+                database::lock_or_make(&path, colors.as_ref(), lock).map_err(failed)?;
             let origin = match name.filter(|_| is_new) {
                 Some(seed) => format!("which was made now from {seed}"),
                 None if is_seed_given => "which was there: --seed is not read".to_owned(),
@@ -140,7 +138,7 @@ pub(crate) fn check(options: &Options) -> Result<String, Failure> {
     match find(options, Follower::new(options).as_ref())? {
         Source::InMemory(colors, seed) => Ok(format!("{} from {seed}", count(colors.len()))),
         Source::Database { given, path, seed: Some((colors, seed)), .. } => {
-            new_file::check(&path).map_err(|error| unusable(&given, error))?;
+            database::check_new_file(&path).map_err(|error| unusable(&given, error))?;
             Ok(format!("{} from {seed}, for {}", count(colors.len()), given.display()))
         }
         Source::Database { given, path, .. } => {
@@ -158,11 +156,11 @@ pub(crate) fn dump(file: &Path) -> Result<(), Failure> {
 
 /// The list in FILE.
 fn stored(file: &Path) -> Result<Colors, DatabaseError> {
-    let (path, has_list) = probe::locate(file)?;
+    let (path, has_list) = database::locate(file)?;
     if !has_list {
         return Err(DatabaseError::Missing);
     }
-    let Err(refused) = probe::check_writable(&path) else { return Database::read(&path) };
+    let Err(refused) = database::check_writable(&path) else { return Database::read(&path) };
     database::read_only(&path).map_err(|error| match error {
         DatabaseError::ReadOnly | DatabaseError::CannotOpen => refused,
         error => error,

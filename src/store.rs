@@ -46,17 +46,11 @@ mod change;
 mod color;
 mod colors;
 pub(crate) mod database;
-mod database_error;
 mod database_status;
 mod difference;
-pub(crate) mod file_lock;
 mod followed;
 pub(crate) mod json;
 mod list;
-pub(crate) mod new_file;
-pub(crate) mod probe;
-mod rows;
-mod wal_files;
 mod writer;
 
 use std::sync::Arc;
@@ -66,8 +60,7 @@ use std::time::{Duration, Instant};
 pub(crate) use change::{Action, Change, Outcome};
 pub(crate) use color::Color;
 pub(crate) use colors::{Colors, Edit};
-pub(crate) use database::Database;
-pub(crate) use database_error::DatabaseError;
+pub(crate) use database::{Database, DatabaseError};
 pub(crate) use database_status::DatabaseStatus;
 pub(crate) use followed::Followed;
 pub(crate) use json::JsonError;
@@ -80,6 +73,12 @@ use writer::{Asker, WriterMessage};
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The list, and where it is kept. A clone is the same list.
+///
+/// An option of the store is a parameter of [`Store::in_memory`] and [`Writer::new`], which
+/// `load::open` calls with the options. One that says which changes are made, such as a greatest
+/// number of colors, goes on to [`SharedList::make`] and the writer, and is decided in `Change`'s
+/// `decide`, which both call: an [`Outcome`] of its own, which `Service::respond_to_outcome` gives
+/// a status. A seed, and what other programs commit, do not pass there.
 #[derive(Clone)]
 pub(crate) struct Store {
     /// What is read.

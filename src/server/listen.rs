@@ -6,18 +6,19 @@ use std::fs::{self, File};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::str::FromStr;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use listenfd::ListenFd;
 use rustix::fs::{Access, Mode};
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
+
+use crate::files::{FileId, within};
 
 /// Length of the kernel's queue of connections that are not accepted yet. The kernel caps it at
 /// `net.core.somaxconn`, 4,096 by default.
@@ -248,14 +249,11 @@ fn configure(socket: Socket, user_timeout: Duration) -> io::Result<Listener> {
 /// Longest wait for another start that binds a socket in the same directory.
 const DIRECTORY_TIME: Duration = Duration::from_secs(2);
 
-/// Time between two tries to lock the directory: flock(2) cannot wait for a limited time.
-const DIRECTORY_PAUSE: Duration = Duration::from_millis(5);
-
 /// A socket file that this process created; dropping this removes it.
 struct SocketFile {
     path: PathBuf,
-    /// Device and inode, since another process may have replaced the file meanwhile.
-    identity: (u64, u64),
+    /// Another process may have replaced the file meanwhile.
+    identity: FileId,
 }
 
 impl SocketFile {
@@ -299,13 +297,7 @@ fn directory_of(path: &Path) -> &Path {
 /// program keeps it locked: then two starts at the same moment may both find one stale file.
 fn lock_directory_of(path: &Path) -> Option<File> {
     let directory = File::open(directory_of(path)).ok()?;
-    let begun = Instant::now();
-    while directory.try_lock().is_err() {
-        if begun.elapsed() > DIRECTORY_TIME {
-            return None;
-        }
-        sleep(DIRECTORY_PAUSE);
-    }
+    within(DIRECTORY_TIME, || directory.try_lock().ok())?;
     Some(directory)
 }
 
@@ -333,8 +325,8 @@ fn is_socket(path: &Path) -> io::Result<bool> {
     }
 }
 
-fn identity(path: &Path) -> io::Result<(u64, u64)> {
-    fs::symlink_metadata(path).map(|file| (file.dev(), file.ino()))
+fn identity(path: &Path) -> io::Result<FileId> {
+    fs::symlink_metadata(path).map(|file| FileId::of(&file))
 }
 
 #[cfg(test)]

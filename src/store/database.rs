@@ -1,18 +1,23 @@
-//! The list on disk: an open SQLite database, which other programs may read and write as well.
-//! Knows nothing of requests.
+//! The list on disk: an SQLite database, which other programs may read and write as well. Knows
+//! nothing of requests.
 //!
-//! SQLite makes every commit atomic and durable (write-ahead log, `synchronous=FULL`). Four things
-//! are added here:
+//! SQLite makes every commit atomic and durable (write-ahead log, `synchronous=FULL`). What is
+//! added here, by the question that it answers:
 //!
-//! - A lock on FILE keeps out a second service (`file_lock`).
-//! - What other programs have committed is noticed before a save.
-//! - A file that is not ours, or not there any more, is not written.
-//! - A commit that was refused does not come back at the next start.
+//! | question | file |
+//! |---|---|
+//! | what is at the path of `--data`, and may this process write there? | `data_path` |
+//! | how does a start make FILE, so that it is whole? | `new_file` |
+//! | what keeps out a second service? | `locks` |
+//! | how is FILE opened, read, saved to and closed? what have others committed? | `connection` |
+//! | which table does FILE have, and what if that changes? | `rows` |
+//! | are FILE, FILE-wal and FILE-shm those that were opened, and is there room? | `wal_files` |
+//! | why can FILE not be used, and what is to be done? | `error` |
 //!
 //! # Locks
 //!
-//! In the order in which they are taken. All but the first two are SQLite's own (`os_unix.c`, `wal.c`),
-//! which belong to the process (fcntl_locking(2)).
+//! In the order in which they are taken. All but the first two are SQLite's own (`os_unix.c`,
+//! `wal.c`), which belong to the process (fcntl_locking(2)).
 //!
 //! | lock | on | had by | waited for by |
 //! |---|---|---|---|
@@ -30,10 +35,9 @@
 //!   one at a time has each.
 //! - Making: keeps two first starts apart, until the file that has the service lock is at the path
 //!   of FILE. Whoever makes FILE in place of an empty one has the service lock on both.
-//! - Exclusive: taken by a program while it writes without a WAL, and by whoever
-//!   removes FILE-shm: the last connection when it closes, or a start that was refused. A
-//!   connection that does not get the lock when it closes does not wait, but leaves an empty
-//!   FILE-wal.
+//! - Exclusive: taken by a program while it writes without a WAL, and by whoever removes FILE-shm:
+//!   the last connection when it closes, or a start that was refused. A connection that does not
+//!   get the lock when it closes does not wait, but leaves an empty FILE-wal.
 //! - In use: while anybody has this lock, the content of FILE-shm, the wal-index, is valid. The
 //!   first connection makes the wal-index under the recovery lock.
 //! - Read mark: a checkpoint does not wait for readers. It copies no page of FILE-wal into FILE
@@ -50,332 +54,21 @@
 //! descriptor of FILE or FILE-shm loses SQLite's locks on that file
 //! (<https://sqlite.org/howtocorrupt.html>, section 2.2): here, the connection is closed first.
 //!
-//! [`LOCK_TIME`]: super::file_lock::LOCK_TIME
+//! [`LOCK_TIME`]: locks::LOCK_TIME
+//! [`BUSY_TIME`]: connection::BUSY_TIME
+//! [`TRY_TIME`]: connection::TRY_TIME
 
-use std::fs::File;
-use std::mem::forget;
-use std::path::Path;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+mod connection;
+mod data_path;
+mod error;
+mod locks;
+mod new_file;
+mod rows;
+mod wal_files;
 
-use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags, Params};
-
-use super::colors::Edit;
-use super::rows::{self, check_pages, query_value, read_list};
-use super::wal_files::{self, WalFiles};
-use super::{Color, Colors, DatabaseError, probe};
-
-/// Longest wait of a save or a read for another program that writes.
-pub(super) const BUSY_TIME: Duration = Duration::from_secs(5);
-
-/// Time between two tries to take a lock. flock(2) has no wait of limited length. The pause is
-/// short, since a program that takes SQLite's write lock again and again leaves that lock free for
-/// moments only.
-pub(super) const BUSY_PAUSE: Duration = Duration::from_millis(1);
-
-/// Longest wait of one try to begin a save. Between two tries the writer publishes what other
-/// programs have committed.
-pub(super) const TRY_TIME: Duration = Duration::from_millis(400);
-
-/// For every connection. A cache of 512 KiB is enough: the list is read once, and a save needs few
-/// pages. Foreign keys concern only tables of other programs, which check them.
-pub(super) const PRAGMAS: &str =
-    "PRAGMA temp_store=MEMORY; PRAGMA cache_size=-512; PRAGMA foreign_keys=OFF";
-
-/// Returns a number that changes when another connection commits.
-const DATA_VERSION: &str = "PRAGMA data_version";
-
-/// An open database. Its fields are dropped in their order: the connection before all descriptors
-/// of its files.
-pub(crate) struct Database {
-    connection: Connection,
-    files: WalFiles,
-    /// What [`DATA_VERSION`] returned when the list was last read. `None`: the list has to be read
-    /// again.
-    data_version: Option<i64>,
-    /// The lock that keeps out other processes of the service; `None` for a read.
-    _lock: Option<File>,
-}
-
-/// Reads the list at a path without links by a connection that cannot write: for `--dump` where
-/// that may not, as on a read-only medium. Recovers nothing, so it may fail after a kill.
-pub(crate) fn read_only(path: &Path) -> Result<Colors, DatabaseError> {
-    let begun = Instant::now();
-    loop {
-        match try_read_only(path) {
-            Err(DatabaseError::Busy) if begun.elapsed() < BUSY_TIME => sleep(BUSY_PAUSE),
-            found => return found,
-        }
-    }
-}
-
-/// Fails with `Busy` if another program opens or closes the database meanwhile.
-fn try_read_only(path: &Path) -> Result<Colors, DatabaseError> {
-    let beside = || ["-wal", "-journal"].map(|suffix| probe::with_suffix(path, suffix).exists());
-    let before = beside();
-    // In WAL mode, SQLite makes FILE-wal and FILE-shm, unless it is told that nobody changes FILE.
-    // Nobody does while there is neither FILE-wal nor FILE-journal.
-    let parameters = if before == [false; 2] { "?immutable=1" } else { "" };
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
-    let uri = format!("{}{parameters}", probe::uri(path));
-    let found = Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
-        .map_err(DatabaseError::from)
-        .and_then(|connection| read_list(&connection, &Colors::default()));
-    if beside() == before { found } else { Err(DatabaseError::Busy) }
-}
-
-fn connect(path: &Path) -> rusqlite::Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut connection = Connection::open_with_flags(path, flags)?;
-    wait_for_locks(&mut connection, BUSY_TIME)?;
-    connection.execute_batch(PRAGMAS)?;
-    Ok(connection)
-}
-
-/// Sets how long the connection waits for a lock of another program.
-fn wait_for_locks(connection: &mut Connection, time: Duration) -> rusqlite::Result<()> {
-    // `tries`: how often SQLite has called this already for the same lock.
-    let mut begun = Instant::now();
-    connection.busy_handler(Some(move |tries| {
-        if tries == 0 {
-            begun = Instant::now();
-        }
-        sleep(BUSY_PAUSE);
-        begun.elapsed() < time
-    }))
-}
-
-/// Writes a frame to FILE-wal that changes nothing.
-fn rewrite_page(connection: &Connection) -> rusqlite::Result<()> {
-    connection.pragma_update(None, "application_id", probe::APPLICATION_ID)
-}
-
-impl Database {
-    /// Opens a locked database. `given`: FILE as `--data` names it. `path`: where that leads,
-    /// without links.
-    pub(crate) fn open(
-        given: &Path,
-        path: &Path,
-        lock: File,
-    ) -> Result<(Self, Colors), DatabaseError> {
-        let mut database = Self::open_unchanged(given, path, Some(lock))?;
-        let connection = &mut database.connection;
-        if query_value::<String>(connection, "PRAGMA journal_mode")? != "wal" {
-            // The change of the mode writes only the header of FILE. That is within one sector of
-            // the disk, so it needs no journal. A journal that a kill left behind would keep out
-            // programs that may only read FILE.
-            connection.execute_batch("PRAGMA journal_mode=OFF")?;
-        }
-        if query_value::<String>(connection, "PRAGMA journal_mode=WAL")? != "wal" {
-            return Err(DatabaseError::Unusable(
-                "its file system has no shared memory for a WAL; name a file on a local disk with \
-                 --data"
-                    .to_owned(),
-            ));
-        }
-        // A long read of another program makes FILE-wal grow. journal_size_limit is the length in
-        // bytes to which SQLite cuts it afterwards.
-        connection.execute_batch("PRAGMA synchronous=FULL; PRAGMA journal_size_limit=4194304")?;
-        // SQLite makes FILE-wal at the first transaction.
-        connection.execute_batch("BEGIN")?;
-        let colors = read_list(connection, &Colors::default())?;
-        database.data_version = Some(query_value(connection, DATA_VERSION)?);
-        database.files.note_opened(query_value(connection, "PRAGMA page_size")?)?;
-        wait_for_locks(connection, TRY_TIME)?;
-        // SQLite syncs the directory as well before the first change, but ignores a failure.
-        probe::sync_directory(path)?;
-        database.roll_back();
-        Ok((database, colors))
-    }
-
-    /// Reads the list of the database at a path without links, as a start would: recovers what a
-    /// kill has left, and looks for damage. A service may be running on it.
-    pub(crate) fn read(path: &Path) -> Result<Colors, DatabaseError> {
-        let database = Self::open_unchanged(path, path, None)?;
-        read_list(&database.connection, &Colors::default())
-    }
-
-    /// Opens a database, and looks for damage.
-    fn open_unchanged(
-        given: &Path,
-        path: &Path,
-        lock: Option<File>,
-    ) -> Result<Self, DatabaseError> {
-        let files = WalFiles::new(given, path)?;
-        let has_wal = probe::with_suffix(path, "-wal").exists();
-        let connection = connect(path)?;
-        let database = Self { connection, files, data_version: None, _lock: lock };
-        // A FILE-wal that was there stays as it is when this fails or ends.
-        let no_checkpoint = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
-        database.connection.set_db_config(no_checkpoint, has_wal)?;
-        check_pages(&database.connection)?;
-        Ok(database)
-    }
-
-    /// Begins a save. Waits [`TRY_TIME`] for the write lock, and fails with `Busy` without it.
-    /// Returns the list if another program has committed since it was last read.
-    ///
-    /// After a failed save (`has_failed`) this returns the list in any case. It also syncs the
-    /// directory again, whose last sync by SQLite may have failed, and writes a frame that changes
-    /// nothing, so that the commit shows whether the disk works.
-    pub(super) fn begin(
-        &mut self,
-        known: &Colors,
-        has_failed: bool,
-    ) -> Result<Option<Colors>, DatabaseError> {
-        if has_failed {
-            self.data_version = None;
-        }
-        let found = self.begin_transaction("BEGIN IMMEDIATE", known)?;
-        if has_failed {
-            probe::sync_directory(self.files.wal())?;
-            rewrite_page(&self.connection)?;
-        }
-        Ok(found)
-    }
-
-    /// Returns the list if another program has committed since it was last read. Needs no write
-    /// lock. Only for the time between saves.
-    pub(super) fn read_if_changed(
-        &mut self,
-        known: &Colors,
-    ) -> Result<Option<Colors>, DatabaseError> {
-        let found = self.begin_transaction("BEGIN", known);
-        self.roll_back();
-        found
-    }
-
-    fn begin_transaction(
-        &mut self,
-        sql: &str,
-        known: &Colors,
-    ) -> Result<Option<Colors>, DatabaseError> {
-        self.check_files(known)?;
-        self.execute(sql, [])?;
-        let data_version = Some(query_value(&self.connection, DATA_VERSION)?);
-        if data_version == self.data_version {
-            return Ok(None);
-        }
-        // During the wait, the program that had the write lock may have made FILE-wal longer.
-        self.check_files(known)?;
-        let colors = read_list(&self.connection, known)?;
-        self.data_version = data_version;
-        Ok(Some(colors))
-    }
-
-    fn check_files(&mut self, known: &Colors) -> Result<(), DatabaseError> {
-        self.files.check()?;
-        self.check_not_cut(known)
-    }
-
-    /// Fails if FILE or FILE-wal has become shorter and lacks pages.
-    ///
-    /// A shorter file need not lack any: a checkpoint of another program cuts FILE after a VACUUM,
-    /// and may cut FILE-wal. So a new connection, which has no page in memory, reads the list. No
-    /// lock is lost when that connection is closed, since SQLite keeps its descriptor of FILE open.
-    fn check_not_cut(&mut self, known: &Colors) -> Result<(), DatabaseError> {
-        let Some(shorter) = self.files.shorter() else { return Ok(()) };
-        let cut = wal_files::replaced(shorter);
-        // SQLite would remove FILE-wal if FILE had 0 bytes or 1.
-        if !self.files.has_page() {
-            return Err(cut);
-        }
-        let is_whole = || {
-            let connection = connect(self.files.path())?;
-            check_pages(&connection)?;
-            read_list(&connection, known)
-        };
-        match is_whole() {
-            Ok(_) => self.files.note_whole(),
-            Err(DatabaseError::Busy) => return Err(DatabaseError::Busy),
-            Err(_) => return Err(cut),
-        }
-        Ok(())
-    }
-
-    /// Writes an edit of the list, after [`Database::begin`].
-    pub(super) fn write(&mut self, edit: &Edit) -> Result<(), DatabaseError> {
-        match edit {
-            Edit::Append(id, color) => self.put(rows::INSERT, *id, color),
-            Edit::Replace(id, color) => self.put(rows::UPDATE, *id, color),
-            Edit::Remove(id, _) => self.execute(rows::DELETE, [id]),
-            Edit::ReplaceAll(list) => {
-                self.execute(rows::DELETE_ALL, [])?;
-                list.iter().try_for_each(|(id, color)| self.put(rows::INSERT, id, color))
-            }
-        }
-    }
-
-    fn put(&mut self, sql: &str, id: i64, color: &Color) -> Result<(), DatabaseError> {
-        self.files.allocate_for(color.json_len() as u64)?;
-        let fields = color.fields();
-        self.execute(sql, (id, fields.name, fields.value))
-    }
-
-    fn execute(&self, sql: &str, values: impl Params) -> Result<(), DatabaseError> {
-        self.connection.prepare_cached(sql)?.execute(values)?;
-        Ok(())
-    }
-
-    /// Makes durable what was written since [`Database::begin`], all or nothing. If the commit
-    /// fails, nothing of that is in the list, now or after a crash. After the error `NotErased`
-    /// alone, all of it may be there after a crash.
-    pub(super) fn commit(&mut self) -> Result<(), DatabaseError> {
-        let Err(refused) = self.connection.prepare_cached("COMMIT")?.execute([]) else {
-            self.files.note_committed();
-            return Ok(());
-        };
-        // After a failed sync, the refused commit may be whole in FILE-wal, and the next start
-        // would replay it. So another commit overwrites its first frame, where a replay then stops.
-        // A second sync does not always write what the first one has lost, but it does write the
-        // new frame.
-        self.roll_back();
-        let is_erased = rewrite_page(&self.connection).is_ok();
-        Err(match refused.into() {
-            DatabaseError::SyncFailed if !is_erased => DatabaseError::NotErased,
-            refused => refused,
-        })
-    }
-
-    /// Forgets what was written since [`Database::begin`], and gives up the write lock.
-    pub(super) fn roll_back(&self) {
-        if !self.connection.is_autocommit() {
-            // The transaction ends whatever this returns.
-            let _ = self.connection.execute_batch("ROLLBACK");
-        }
-    }
-
-    /// Copies what FILE-wal has into FILE and removes FILE-wal, so that FILE alone is the list.
-    /// Fails with the reason why FILE-wal is still needed.
-    pub(super) fn close(mut self) -> Result<(), String> {
-        // It does not matter whether FILE-wal was removed: the connection still has that file open,
-        // and copies it into FILE.
-        let checked = self.files.shm.check().and_then(|()| self.check_not_cut(&Colors::default()));
-        let connection = self.connection;
-        if let Err(error) = checked {
-            // Closing would write to the files that are there now, or read what FILE-shm has lost.
-            // The system frees the connection with the process.
-            forget(connection);
-            return Err(error.to_string());
-        }
-        // Does not wait for other programs: some, such as Litestream, read all the time.
-        let checkpointed = connection.busy_timeout(Duration::ZERO).and_then(|()| {
-            // The first column is 1 if another program reads or writes.
-            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))
-        });
-        let closed = match checkpointed {
-            Ok(0) => connection
-                // With this setting, closing removes FILE-wal.
-                .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
-                .and_then(|_| connection.close().map_err(|(_, error)| error)),
-            Ok(_) => return Err("another program has a transaction open".to_owned()),
-            Err(error) => Err(error),
-        };
-        closed.map_err(|error| DatabaseError::from(error).to_string())
-    }
-}
-
-#[cfg(test)]
-#[path = "database_tests.rs"]
-mod tests;
+pub(super) use connection::{BUSY_TIME, TRY_TIME};
+pub(crate) use connection::{Database, read_only};
+pub(crate) use data_path::{check_writable, locate};
+pub(crate) use error::DatabaseError;
+pub(crate) use locks::lock_file;
+pub(crate) use new_file::{check_new_file, lock_or_make};

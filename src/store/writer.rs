@@ -238,7 +238,7 @@ mod tests {
 
     use rusqlite::Connection;
 
-    use super::super::{Action, Color, Later, new_file};
+    use super::super::{Action, Color, Later, database};
     use super::*;
     use crate::tag::{Conditions, Tag, TagCondition};
 
@@ -247,7 +247,7 @@ mod tests {
     fn open(directory: &Path) -> (Store, Writer, Receiver<Result<Outcome, DatabaseError>>) {
         fs::create_dir_all(directory).unwrap();
         let path = directory.join("colors.db");
-        let (lock, _) = new_file::lock_or_make(&path, Some(&Colors::default()), None).unwrap();
+        let (lock, _) = database::lock_or_make(&path, Some(&Colors::default()), None).unwrap();
         let (database, colors) = Database::open(&path, &path, lock).unwrap();
         let (store, writer) = Writer::new(database, colors, 1 << 20);
         let (sender, outcomes) = mpsc::channel();

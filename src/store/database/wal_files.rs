@@ -13,7 +13,8 @@ use nix::libc::{self, off_t};
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use rustix::io::{Errno, retry_on_intr};
 
-use super::{DatabaseError, probe};
+use super::{DatabaseError, data_path};
+use crate::files::{FileId, is_at};
 
 /// The wal-index in FILE-shm consists of blocks of this many bytes, each for this many frames of
 /// FILE-wal (<https://sqlite.org/walformat.html>, section 2.2).
@@ -27,9 +28,9 @@ const PAGE_BYTES_MIN: u64 = 512;
 /// The files of a database. Make this before the connection, and drop it after the connection: see
 /// [`Database`](super::Database).
 pub(super) struct WalFiles {
-    /// FILE as `--data` names it, FILE-wal and FILE-shm, each with its device and inode; `None`
+    /// FILE as `--data` names it, FILE-wal and FILE-shm, each with its identity; `None`
     /// until SQLite has opened it.
-    opened: [(PathBuf, Option<(u64, u64)>); 3],
+    opened: [(PathBuf, Option<FileId>); 3],
     pub(super) shm: SharedMemory,
     page_bytes: u64,
     /// The most bytes of pages that FILE-wal can have after the save that is under way.
@@ -55,8 +56,8 @@ pub(super) struct SharedMemory {
 impl SharedMemory {
     /// Opens FILE-shm, or creates it as SQLite would.
     fn open(path: &Path) -> Result<Self, DatabaseError> {
-        let shm = probe::with_suffix(path, "-shm");
-        let failed = |error: io::Error| probe::refused("open", &shm, &error);
+        let shm = data_path::with_suffix(path, "-shm");
+        let failed = |error: io::Error| data_path::refused("open", &shm, &error);
         let owner = fs::metadata(path).map_err(failed)?;
         let mode = owner.mode() & 0o777;
         let mut options = OpenOptions::new();
@@ -85,7 +86,7 @@ impl SharedMemory {
                 // The file system cannot allocate in advance.
                 Err(Errno::OPNOTSUPP) => self.allocated = self.length(),
                 Err(error) => {
-                    return Err(probe::refused("allocate", &self.path, &error.into()));
+                    return Err(data_path::refused("allocate", &self.path, &error.into()));
                 }
             }
         }
@@ -113,9 +114,7 @@ impl Drop for SharedMemory {
     fn drop(&mut self) {
         let Some(path) = &self.made_beside else { return };
         let Ok(database) = OpenOptions::new().write(true).open(path) else { return };
-        let id = |file: io::Result<Metadata>| file.ok().map(|file| id_of(&file));
-        let is_this = || id(self.file.metadata()) == id(fs::metadata(&self.path));
-        if matches!(set_lock(&database, libc::F_WRLCK), Ok(true)) && is_this() {
+        if matches!(set_lock(&database, libc::F_WRLCK), Ok(true)) && is_at(&self.file, &self.path) {
             // A file that stays does no harm: the next program that opens the database uses it.
             let _ = fs::remove_file(&self.path);
         }
@@ -128,7 +127,7 @@ impl WalFiles {
     /// Allocates FILE-shm for the present length of FILE-wal, and fails if the disk has no room for
     /// that. If no other program has FILE-shm open, SQLite will cut it and make it again.
     pub(super) fn new(given: &Path, path: &Path) -> Result<Self, DatabaseError> {
-        let beside = |suffix| probe::with_suffix(path, suffix);
+        let beside = |suffix| data_path::with_suffix(path, suffix);
         let opened = [given.to_owned(), beside("-wal"), beside("-shm")].map(|path| (path, None));
         let mut shm = SharedMemory::open(path)?;
         let wal = fs::metadata(&opened[1].0).map_or(0, |file| file.len());
@@ -156,7 +155,7 @@ impl WalFiles {
         let mut lengths = [0; 3];
         for ((path, opened), length) in self.opened.iter_mut().zip(&mut lengths) {
             let file = fs::metadata(&*path).map_err(|_| replaced(path))?;
-            let id = id_of(&file);
+            let id = FileId::of(&file);
             if *opened.get_or_insert(id) != id {
                 return Err(replaced(path));
             }
@@ -199,7 +198,7 @@ impl WalFiles {
     fn lengths(&self) -> [u64; 2] {
         let [(file, _), (wal, opened), _] = &self.opened;
         let file = fs::metadata(file).map_or(0, |file| file.len());
-        let wal = fs::metadata(wal).ok().filter(|wal| *opened == Some(id_of(wal)));
+        let wal = fs::metadata(wal).ok().filter(|wal| *opened == Some(FileId::of(wal)));
         [file, wal.map_or(u64::MAX, |wal| wal.len())]
     }
 
@@ -248,14 +247,9 @@ pub(super) fn give_owner_and_mode_of(other: &Metadata, file: &File) -> io::Resul
     fchown(file, Some(other.uid()), Some(other.gid()))
 }
 
-/// Device and inode, which no other file has.
-pub(super) fn id_of(file: &Metadata) -> (u64, u64) {
-    (file.dev(), file.ino())
-}
-
 /// The error when a file is not the one that was opened, or lacks pages.
 pub(super) fn replaced(path: &Path) -> DatabaseError {
-    DatabaseError::Replaced(probe::name_of(path))
+    DatabaseError::Replaced(data_path::name_of(path))
 }
 
 #[cfg(test)]

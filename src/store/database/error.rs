@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use rusqlite::{ErrorCode, ffi};
 
-use super::probe::{APPLICATION_ID, VERSION};
+use super::data_path::{APPLICATION_ID, VERSION};
 
 /// Why a database cannot be opened, read or written. `Display` names the cause and what to do.
 /// Clients read this text as well, so it names files without their directory. A refusal of the

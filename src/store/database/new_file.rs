@@ -16,8 +16,10 @@ use rusqlite::Connection;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-use super::wal_files::{give_owner_and_mode_of, id_of};
-use super::{Colors, DatabaseError, file_lock, probe, rows};
+use super::wal_files::give_owner_and_mode_of;
+use super::{DatabaseError, data_path, locks, rows};
+use crate::files::FileId;
+use crate::store::Colors;
 
 /// Mode of a new file, less what the umask takes. SQLite gives FILE-wal and FILE-shm the mode and
 /// the owner of FILE.
@@ -37,10 +39,10 @@ pub(crate) fn lock_or_make(
     loop {
         let lock = match locked.take() {
             Some(lock) => Some(lock),
-            None => file_lock::lock_file(path)?,
+            None => locks::lock_file(path)?,
         };
         match (lock, seed) {
-            (Some(lock), _) if probe::inspect(path)? => return Ok((lock, false)),
+            (Some(lock), _) if data_path::inspect(path)? => return Ok((lock, false)),
             (_, None) => return Err(DatabaseError::Missing),
             (empty, Some(colors)) => {
                 if let Some(lock) = make(path, colors, empty.as_ref())? {
@@ -53,20 +55,20 @@ pub(crate) fn lock_or_make(
 }
 
 /// Fails if a start could not make FILE.
-pub(crate) fn check(path: &Path) -> Result<(), DatabaseError> {
-    let _lock = file_lock::lock_directory(path)?;
+pub(crate) fn check_new_file(path: &Path) -> Result<(), DatabaseError> {
+    let _lock = locks::lock_directory(path)?;
     NewFile::create(path).map(drop)
 }
 
 /// Makes FILE, with the service lock on it. `empty`: the FILE to replace. `None` if there is a FILE
 /// that is not empty.
 fn make(path: &Path, colors: &Colors, empty: Option<&File>) -> Result<Option<File>, DatabaseError> {
-    let _lock = file_lock::lock_directory(path)?;
+    let _lock = locks::lock_directory(path)?;
     if fs::metadata(path).is_ok_and(|there| there.len() > 0) {
         return Ok(None);
     }
     let new = NewFile::create(path)?;
-    let failed = |error| probe::refused("make", &new.path, &error);
+    let failed = |error| data_path::refused("make", &new.path, &error);
     let file = new.file.try_clone().map_err(failed)?;
     // Nobody else has a lock on a new file.
     file.try_lock().map_err(|_| DatabaseError::Busy)?;
@@ -81,10 +83,10 @@ fn make(path: &Path, colors: &Colors, empty: Option<&File>) -> Result<Option<Fil
     file.write_all_at(&image_of(colors)?, 0).map_err(failed)?;
     file.sync_all().map_err(failed)?;
     // SQLite would apply to the new FILE what one that is gone has left.
-    let has_wal = remove(&probe::with_suffix(path, "-wal"))?;
-    let has_journal = remove(&probe::with_suffix(path, "-journal"))?;
+    let has_wal = remove(&data_path::with_suffix(path, "-wal"))?;
+    let has_journal = remove(&data_path::with_suffix(path, "-journal"))?;
     if has_wal || has_journal {
-        probe::sync_directory(path)?;
+        data_path::sync_directory(path)?;
     }
     let is_renamed = rename(&new.path, path, empty).map_err(failed)?;
     Ok(is_renamed.then_some(file))
@@ -105,7 +107,7 @@ impl NewFile {
         options.read(true).write(true).create_new(true).mode(NEW_FILE_MODE);
         match options.open(&path) {
             Ok(file) => Ok(Self { path, file }),
-            Err(error) => Err(probe::refused("make", &path, &error)),
+            Err(error) => Err(data_path::refused("make", &path, &error)),
         }
     }
 }
@@ -121,7 +123,9 @@ impl Drop for NewFile {
 fn remove(path: &Path) -> Result<bool, DatabaseError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-        removed => removed.map(|()| true).map_err(|error| probe::refused("remove", path, &error)),
+        removed => {
+            removed.map(|()| true).map_err(|error| data_path::refused("remove", path, &error))
+        }
     }
 }
 
@@ -129,8 +133,8 @@ fn remove(path: &Path) -> Result<bool, DatabaseError> {
 fn image_of(colors: &Colors) -> Result<Vec<u8>, DatabaseError> {
     let mut connection = Connection::open_in_memory()?;
     let transaction = connection.transaction()?;
-    transaction.pragma_update(None, "application_id", probe::APPLICATION_ID)?;
-    transaction.pragma_update(None, "user_version", probe::VERSION)?;
+    transaction.pragma_update(None, "application_id", data_path::APPLICATION_ID)?;
+    transaction.pragma_update(None, "user_version", data_path::VERSION)?;
     transaction.execute_batch(rows::SCHEMA)?;
     for (id, color) in colors.iter() {
         let fields = color.fields();
@@ -144,7 +148,7 @@ fn image_of(colors: &Colors) -> Result<Vec<u8>, DatabaseError> {
 fn rename(new: &Path, path: &Path, empty: Option<&File>) -> io::Result<bool> {
     if let Some(empty) = empty {
         let there = fs::metadata(path)?;
-        let is_same = there.len() == 0 && id_of(&there) == id_of(&empty.metadata()?);
+        let is_same = there.len() == 0 && FileId::of(&there) == FileId::of(&empty.metadata()?);
         return if is_same { fs::rename(new, path).map(|()| true) } else { Ok(false) };
     }
     let renamed = match renameat_with(CWD, new, CWD, path, RenameFlags::NOREPLACE) {

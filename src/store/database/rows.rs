@@ -5,9 +5,18 @@ use imbl::OrdMap;
 use rusqlite::Connection;
 use rusqlite::types::FromSql;
 
-use super::color::NAME_BYTES_MAX;
-use super::{Color, Colors, DatabaseError, probe};
+use super::{DatabaseError, data_path};
+use crate::store::color::NAME_BYTES_MAX;
+use crate::store::{Color, Colors};
 
+/// The table, of version [`VERSION`](data_path::VERSION). There has been no other version so far.
+///
+/// Whoever changes it raises the version, and adds a step that brings an older FILE up: in
+/// `Database::open`, behind the check for damage, one transaction alters the table and sets
+/// `user_version` to what the step has reached. A kill leaves it undone or done. [`read_list`]
+/// refuses a later version, and by [`check_schema`] a table other than this one. `--dump` and
+/// `--check` run no step, since they change no FILE: for them, [`read_list`] has to read the table
+/// of each older version as well, and fill in what that lacks.
 pub(super) const SCHEMA: &str =
     "CREATE TABLE color (id INTEGER PRIMARY KEY, name TEXT NOT NULL, value TEXT NOT NULL) STRICT";
 
@@ -32,11 +41,11 @@ pub(super) fn check_pages(connection: &Connection) -> Result<(), DatabaseError> 
 
 /// Reads the list. A color that `known` has with the same id shares the memory of that one.
 pub(super) fn read_list(connection: &Connection, known: &Colors) -> Result<Colors, DatabaseError> {
-    // The probe has checked the header in FILE. FILE-wal may have a later one.
-    if query_value::<i32>(connection, "PRAGMA application_id")? != probe::APPLICATION_ID {
+    // `data_path` has checked the header in FILE. FILE-wal may have a later one.
+    if query_value::<i32>(connection, "PRAGMA application_id")? != data_path::APPLICATION_ID {
         return Err(DatabaseError::Foreign);
     }
-    if query_value::<i32>(connection, "PRAGMA user_version")? > probe::VERSION {
+    if query_value::<i32>(connection, "PRAGMA user_version")? > data_path::VERSION {
         return Err(DatabaseError::Newer);
     }
     check_schema(connection)?;

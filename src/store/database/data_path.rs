@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use rustix::fs::Access;
 
-use super::database_error::DatabaseError;
+use super::DatabaseError;
 
 /// "colr", which names the program in a database's header (<https://sqlite.org/fileformat2.html>).
 pub(super) const APPLICATION_ID: i32 = 0x636f_6c72;
