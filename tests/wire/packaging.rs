@@ -40,6 +40,7 @@ const FILES: [(u32, &str); 37] = [
     (0o644, "usr/local/share/doc/colors/docs/proxies.md"),
     (0o644, "usr/local/share/doc/colors/docs/rates.svg"),
     (0o644, "usr/local/share/doc/colors/docs/replicas.md"),
+    (0o644, "usr/local/share/doc/colors/docs/times.svg"),
     (0o644, "usr/local/share/doc/colors/docs/waiting.svg"),
     (0o644, "usr/local/share/doc/colors/examples/activated.conf"),
     (0o644, "usr/local/share/doc/colors/examples/colors-follow.service"),
