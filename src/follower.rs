@@ -170,7 +170,7 @@ fn reason(error: Error) -> String {
             format!("its list is longer than {} MiB", LIST_BYTES_MAX / 1024 / 1024)
         }
         Error::Protocol(error) => format!("its answer is malformed: {error}"),
-        Error::Io(error) => error.kind().to_string(),
+        Error::Io(error) => error.to_string(),
         error => error.to_string(),
     }
 }

@@ -192,7 +192,7 @@ fn a_copy_outlives_its_writer_and_can_take_its_place() {
     // with a copy, a start does not wait
     let follower = Server::start(&["--follow", &url, "--data", &file]);
     assert_eq!(follower.list(), list);
-    let away = format!("cannot follow {url} since the start: connection refused");
+    let away = format!("cannot follow {url} since the start: Connection refused (os error 111)");
     wait_until("/health says so", || status_of(&follower) == (503, away.clone()));
     assert_eq!(follower.metric("colors_followed_up"), 0.0);
     assert_eq!(health(&follower).1["answered"], serde_json::Value::Null);
@@ -200,7 +200,7 @@ fn a_copy_outlives_its_writer_and_can_take_its_place() {
     let log = follower.stop();
     let line = format!("[INFO] follows {url}: changes are made there\n");
     assert_eq!(log.matches(&line).count(), 1, "{log}");
-    let line = format!("[WARN] cannot follow {url}: connection refused\n");
+    let line = format!("[WARN] cannot follow {url}: Connection refused (os error 111)\n");
     assert_eq!(log.matches(&line).count(), 1, "{log}");
     // the failover
     let writer = Server::start(&["--data", &file]);
@@ -225,7 +225,7 @@ fn a_writer_that_is_killed_is_noticed_and_followed_again_when_it_comes_back() {
         (status == 503).then_some(fault)
     });
     assert!(fault.starts_with(&format!("cannot follow {url} since 20")), "{fault}");
-    assert!(fault.ends_with(": connection refused"), "{fault}");
+    assert!(fault.ends_with(": Connection refused (os error 111)"), "{fault}");
     let writer = back();
     writer.ask("POST", "/colors", r#"{"name":"a","value":"1"}"#).expect_status(201);
     followers[0].signal(Signal::CONT);
@@ -277,7 +277,7 @@ fn a_start_without_a_copy_needs_an_answer() {
                     "{log}"
                 );
                 let error = format!(
-                    "[ERROR] cannot follow {url}: connection refused; start the service there, or \
+                    "[ERROR] cannot follow {url}: Connection refused (os error 111); start the service there, or \
                      name another with --follow\n"
                 );
                 assert!(log.ends_with(&error), "{log}");
