@@ -14,7 +14,7 @@ const OPERATING: &str = include_str!("../../docs/operating.md");
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// Everything that `make install` installs, with its mode.
-const FILES: [(u32, &str); 37] = [
+const FILES: [(u32, &str); 38] = [
     (0o644, "etc/default/colors"),
     (0o755, "usr/local/bin/colors"),
     (0o755, "usr/local/lib/colors/backup"),
