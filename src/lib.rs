@@ -9,7 +9,6 @@
 //!   - `load`: where the list comes from at the start
 //!   - `follower`: gets the list of another service, and submits it as a change
 //!   - `failure`: why a start fails, in words that say what to do
-//!   - `fuzzing`: what fuzz targets call; in no other build
 //! - `server`: sockets and threads
 //!   - `server`: what the accept loop and the workers share
 //!   - `accept`: the accept loop, which takes signals as well
@@ -23,7 +22,6 @@
 //!   - `connection/sending`: responses, and what follows them
 //!   - `connection/pending`: answers that come later
 //!   - `output`: what a connection has to send
-//!   - `stepped`: a connection that a fuzz target serves; in no other build
 //!   - `access_log`: what the log says about a response
 //! - `service`: the contract, a request in and a response out
 //!   - `service`: what requests are answered from, and what their answers are
@@ -121,6 +119,7 @@ mod failure;
 mod files;
 mod follower;
 #[cfg(fuzzing)]
+#[path = "../fuzz/seam/fuzzing.rs"]
 pub mod fuzzing;
 mod http;
 mod load;

@@ -78,6 +78,7 @@ mod limits;
 mod listen;
 mod output;
 #[cfg(fuzzing)]
+#[path = "../fuzz/seam/stepped.rs"]
 pub(crate) mod stepped;
 mod watches;
 mod worker;
