@@ -128,7 +128,7 @@ impl Shared {
     }
 
     /// Whether no further connection is accepted.
-    pub(super) fn is_full(&self) -> bool {
+    pub(super) fn accepts_none(&self) -> bool {
         self.excess() >= spare_connections(self.server.connections_max)
     }
 

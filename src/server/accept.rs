@@ -95,8 +95,8 @@ impl AcceptLoop {
         };
         let time = time.and_then(|time| Timespec::try_from(time).ok());
         let poll_for = |socket| PollFd::from_borrowed_fd(socket, PollFlags::IN);
-        let is_full = self.shared.is_full();
-        let listeners = self.listeners.iter().filter(|_| !is_full);
+        let accepts_none = self.shared.accepts_none();
+        let listeners = self.listeners.iter().filter(|_| !accepts_none);
         let mut polled = vec![poll_for(signals.stop.as_fd())];
         polled.extend(signals.reload.iter().map(|reload| poll_for(reload.as_fd())));
         polled.extend(listeners.map(|listener| poll_for(listener.as_fd())));
@@ -146,7 +146,7 @@ impl AcceptLoop {
         let checks_host = listener.endpoint.is_loopback()
             || (listener.endpoint.is_open() && !self.shared.service.options.allow_host.is_empty());
         for _ in 0..ACCEPTS_IN_A_ROW {
-            if self.shared.is_full() {
+            if self.shared.accepts_none() {
                 return;
             }
             match listener.accept() {
@@ -176,7 +176,7 @@ impl AcceptLoop {
         self.set_phase(Phase::Stopping);
         // For clients, connections in the kernel's queue are established.
         while self.listeners.iter().any(has_pending) && begun.elapsed() < LAST_ACCEPTS {
-            if self.shared.is_full() {
+            if self.shared.accepts_none() {
                 sleep(RETRY_TIME);
             }
             self.listeners.iter().for_each(|listener| self.accept_from(listener));

@@ -18,7 +18,7 @@ use rustix::net::RecvFlags;
 pub(super) use self::pending::Job;
 use self::pending::{Waiting, ask};
 use self::sending::{overloaded, timed_out};
-use super::limits::{Quota, memory_of};
+use super::limits::{Quota, counted_bytes};
 use super::output::Output;
 use super::watches::Watches;
 use super::{Shared, access_log};
@@ -194,7 +194,7 @@ pub(super) struct Connection {
     pub(super) output: Output,
     state: State,
     /// No whole request has arrived yet.
-    is_new: bool,
+    had_no_request: bool,
     /// When the pass began in which the last bytes were received, or in which the wait for a change
     /// ended: the time before that is not the service's own.
     received_at: Instant,
@@ -216,7 +216,7 @@ impl Connection {
             parser: Parser::default(),
             output: Output::default(),
             state: State::Receiving { since: now },
-            is_new: true,
+            had_no_request: true,
             received_at: now,
             quota,
         }
@@ -254,7 +254,7 @@ impl Connection {
         });
         self.state = state;
         let request = match &self.state {
-            State::AwaitingAnswer { request, .. } => memory_of(request),
+            State::AwaitingAnswer { request, .. } => counted_bytes(request),
             // What waits is short: `Request::may_wait`.
             _ => 0,
         };
@@ -271,7 +271,7 @@ impl Connection {
                 let is_idle = self.parser.is_idle();
                 let time = if is_idle && is_stopping {
                     STOPPING_KEEP_ALIVE.min(options.keep_alive)
-                } else if is_idle && !self.is_new {
+                } else if is_idle && !self.had_no_request {
                     options.keep_alive + KEEP_ALIVE_GRACE
                 } else {
                     options.request_timeout
@@ -426,7 +426,7 @@ impl Connection {
                     return self.send(AfterSend::Receive, since, context);
                 }
             };
-            self.is_new = false;
+            self.had_no_request = false;
             // What follows is another request, with a time of its own.
             since = context.now;
             if self.quota.would_exceed(request.memory() + self.output.memory()) {

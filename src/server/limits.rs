@@ -107,7 +107,7 @@ fn lowest_limit(root: &Path, groups: &str) -> Option<usize> {
 
 /// Bytes that a request counts with while it awaits its answer. The list that is made of its
 /// content takes [`LIST_FACTOR`] times as much.
-pub(super) fn memory_of(request: &Request) -> usize {
+pub(super) fn counted_bytes(request: &Request) -> usize {
     request.memory() * if request.is_safe() { 1 } else { LIST_FACTOR }
 }
 

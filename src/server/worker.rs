@@ -30,7 +30,7 @@ use crate::server_state::Phase;
 const TICK: Duration = Duration::from_millis(100);
 
 /// The same while there are more connections than the limit, and room has to be made.
-const FULL_TICK: Duration = Duration::from_millis(20);
+const ABOVE_LIMIT_TICK: Duration = Duration::from_millis(20);
 
 /// At the connection limit, a connection whose client has made no progress for this long has
 /// stalled and may be closed: a new client is answered within a second. A request that arrives
@@ -292,8 +292,6 @@ impl Worker {
         context: &mut LoopContext<'_>,
         work: impl FnOnce(&mut Connection, &mut LoopContext<'_>) -> Next,
     ) {
-        // First make room: the answer to a request may be another long representation.
-        self.close_old_if_new();
         let Some(entry) = self.connections.get_mut(&id) else { return };
         context.id = id;
         // A connection that has panicked may be in any state.
@@ -355,7 +353,7 @@ impl Worker {
             self.connections.values().filter_map(|entry| entry.connection.next_check(context));
         let first = deadlines.min().map(|first| first.max(now + TICK));
         self.next_check =
-            if context.phase == Phase::AboveLimit { Some(now + FULL_TICK) } else { first };
+            if context.phase == Phase::AboveLimit { Some(now + ABOVE_LIMIT_TICK) } else { first };
     }
 
     /// At the connection limit, closes as many stalled connections as there are clients above it,

@@ -87,15 +87,15 @@ fn the_worker_with_the_fewest_connections_is_next() {
     let shared = Arc::clone(&worker("#f00").shared);
     let mut open = Vec::new();
     for expected in [0, 1, 0, 1, 0, 1, 0, 1, 0, 1] {
-        assert_eq!((shared.excess(), shared.is_full()), (0, false));
+        assert_eq!((shared.excess(), shared.accepts_none()), (0, false));
         assert_eq!(shared.next_worker(), expected);
         open.push(Quota::new(Arc::clone(&shared), expected));
     }
     // an eighth of it, and at least one, may wait above the limit
     open.push(Quota::new(Arc::clone(&shared), 0));
-    assert_eq!((shared.excess(), shared.is_full()), (1, true));
+    assert_eq!((shared.excess(), shared.accepts_none()), (1, true));
     open.remove(1);
-    assert_eq!((shared.next_worker(), shared.excess(), shared.is_full()), (1, 0, false));
+    assert_eq!((shared.next_worker(), shared.excess(), shared.accepts_none()), (1, 0, false));
 }
 
 #[test]
