@@ -7,6 +7,7 @@ mod lists;
 use std::io;
 use std::net::Ipv4Addr;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use actix_web::web::{Bytes, Data, Json, Path, PayloadConfig};
 use actix_web::{App, HttpResponse, HttpServer, delete, get, post, put};
@@ -80,6 +81,8 @@ async fn main() -> io::Result<()> {
             .service(remove)
     })
     .tcp_nodelay(true)
+    // A worker that is busy with long lists would take a request behind them for a slow one.
+    .client_request_timeout(Duration::ZERO)
     .workers(api::threads()?)
     .bind((Ipv4Addr::LOCALHOST, port))?
     .run()
