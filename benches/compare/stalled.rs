@@ -10,7 +10,7 @@ use crate::Args;
 use crate::client::Client;
 use crate::rates::{Contestant, start_all};
 use crate::server::{Programs, Server};
-use crate::table::{Summary, number};
+use crate::table::{Summary, figure, number};
 use crate::workload::{Color, Workload, colors};
 
 pub(crate) const SUMMARY_TITLE: &str = "clients that stand still";
@@ -49,7 +49,7 @@ pub(crate) fn print(args: &Args, programs: &Programs) -> Result<()> {
             None => format!("over {}", number(COUNT_MAX as f64)),
         };
         let closed = match closed? {
-            Some(time) => number(time.as_secs_f64()),
+            Some(time) => figure([time.as_secs_f64()]),
             None => format!("over {}", CLOSED_MAX.as_secs()),
         };
         summary.add(kind.name(), COUNT, count);
