@@ -153,51 +153,52 @@ impl<'a> FieldLines<'a> {
         let has = |wanted: &[u8]| members(value).any(|member| member.eq_ignore_ascii_case(wanted));
         let has_other =
             |known: &[u8]| members(value).any(|member| !member.eq_ignore_ascii_case(known));
-        match name {
-            _ if is("host") => once(&mut self.host, value, ProtocolError::Host)?,
-            _ if is("content-length") => {
+        // The length first: to compare each name with all of these would take long.
+        match name.len() {
+            4 if is("host") => once(&mut self.host, value, ProtocolError::Host)?,
+            14 if is("content-length") => {
                 once(&mut self.content_length, value, ProtocolError::ContentLength)?
             }
-            _ if is("transfer-encoding") => join(&mut self.transfer_encoding, value),
-            _ if is("connection") => {
+            17 if is("transfer-encoding") => join(&mut self.transfer_encoding, value),
+            10 if is("connection") => {
                 self.close |= has(b"close");
                 self.keep_alive |= has(b"keep-alive");
             }
             // RFC 9110 §10.1.1: an expectation in HTTP/1.0 is ignored.
-            _ if is("expect") && self.is_1_1 => {
+            6 if is("expect") && self.is_1_1 => {
                 if has_other(b"100-continue") {
                     return Err(ProtocolError::Expectation);
                 }
                 self.expects_continue |= has(b"100-continue");
             }
-            _ if is("if-match") => join(&mut self.if_match, value),
-            _ if is("if-none-match") => join(&mut self.if_none_match, value),
-            _ if is("origin") => join(&mut self.kept().origin, value),
-            _ if is("sec-fetch-site") => join(&mut self.kept().sec_fetch_site, value),
-            _ if is("access-control-request-method") => {
+            8 if is("if-match") => join(&mut self.if_match, value),
+            13 if is("if-none-match") => join(&mut self.if_none_match, value),
+            6 if is("origin") => join(&mut self.kept().origin, value),
+            14 if is("sec-fetch-site") => join(&mut self.kept().sec_fetch_site, value),
+            29 if is("access-control-request-method") => {
                 join(&mut self.kept().preflight_method, value)
             }
-            _ if is("content-encoding") && has_other(b"identity") => {
+            16 if is("content-encoding") && has_other(b"identity") => {
                 join(&mut self.kept().content_coding, value);
             }
             // Nearly all clients but browsers send `*/*`.
-            _ if is("accept") && value != b"*/*" && asks_for_html(value) => {
+            6 if is("accept") && value != b"*/*" && asks_for_html(value) => {
                 self.kept().asks_for_html = true
             }
             // RFC 7240 §2: of a preference that is given several times, the first counts.
-            _ if is("prefer") => {
+            6 if is("prefer") => {
                 let fields = self.kept();
                 fields.prefer_wait = fields.prefer_wait.or_else(|| members(value).find_map(wait));
             }
             // RFC 9110 §11.6.2: the field is no list. If the service took one of two, a proxy might
             // have checked the other.
-            _ if is("authorization") => {
+            13 if is("authorization") => {
                 let field = &mut self.kept().authorization;
                 once(field, Credentials::parse(value), ProtocolError::Authorization)?;
             }
             // Each proxy appends the address of its client, which may have sent the addresses
             // before that.
-            _ if is("x-forwarded-for") => {
+            15 if is("x-forwarded-for") => {
                 let last = value.rsplit(|byte| *byte == b',').next().unwrap_or_default();
                 let address = str::from_utf8(last).ok().and_then(|last| last.trim().parse().ok());
                 self.kept().forwarded_for = address;

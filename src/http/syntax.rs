@@ -55,8 +55,8 @@ impl<'a> Host<'a> {
         if !port.iter().skip(1).all(u8::is_ascii_digit) {
             return None;
         }
-        // Most clients on the same host send this name.
-        if name == LOCALHOST {
+        // Most clients on the same host send one of these.
+        if name == LOCALHOST || name == b"127.0.0.1" {
             return Some(Self { text, needs_dns: false });
         }
         if let Some(address) = name.strip_prefix(b"[").and_then(|name| name.strip_suffix(b"]")) {
