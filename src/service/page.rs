@@ -48,7 +48,7 @@ pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'sha256-",
     "7lhbAVis4lQQnO72N3thNVYNfoV14Nmv977q8R3ZbpY=",
     "'; style-src 'sha256-",
-    "b8WRJRXSRzIlJtlaEoDuCsAoqUoC0+TyFz4EjCbELn0=",
+    "5/jGEqWLWZcpgF9XAch73K7ookFQbf8cFru/2owQDGg=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 );

@@ -106,6 +106,18 @@ fn colors_of_the_scheme_change_with_it() {
 }
 
 #[test]
+fn a_long_value_is_whole_in_the_open_color() {
+    let Some(browser) = browse() else { return };
+    let value = "see the book ".repeat(80);
+    let seed = json!([{"name": "Brand", "value": value}]).to_string();
+    let _server = browser.show(Server::with_seed(&seed, &[]));
+    browser.open_color("Brand");
+    let reach = "const code = document.querySelector('#formats code'); code.scrollTo(0, 1e6);
+        return [code.scrollWidth <= code.clientWidth, code.scrollTop > 0 && code.scrollTop + code.clientHeight >= code.scrollHeight - 1]";
+    browser.expect_value(reach, json!([true, true]));
+}
+
+#[test]
 fn what_is_no_color_is_opened_without_other_forms_and_copied() {
     let Some(browser) = browse() else { return };
     let _server =
