@@ -383,7 +383,7 @@ fn the_shell_scripts_are_clean() {
     }
     let output = Command::new("shellcheck")
         .args(
-            "install.sh backup deb dist follow/follow-colors init/colors.openrc init/colors.procd"
+            "install.sh backup dist follow/follow-colors init/colors.openrc init/colors.procd"
                 .split(' ')
                 .map(|name| format!("packaging/{name}")),
         )
