@@ -15,7 +15,7 @@ pub(crate) use conditional::ParsedConditions;
 pub(crate) use parser::{Parser, ProtocolError};
 #[cfg(test)]
 pub(crate) use request::KeptFields;
-pub(crate) use request::{Credentials, METHODS, Request, RequestHost, is_safe};
+pub(crate) use request::{Credentials, METHODS, Request, is_safe};
 pub(crate) use response::{
     CLOSES, Challenge, CommonFields, Content, Date, MediaType, Response, keep_alive_fields, rfc3339,
 };

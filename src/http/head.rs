@@ -8,7 +8,7 @@ use tiny_http::Method;
 use super::chunked::ChunkedDecoder;
 use super::conditional::ParsedConditions;
 use super::parser::{FIELD_LINES_MAX, ProtocolError};
-use super::request::{Credentials, KeptFields, Request, RequestHost, is_safe};
+use super::request::{Credentials, KeptFields, Request, is_safe};
 use super::syntax::{Host, parse_digits, split_absolute_form};
 
 const REQUEST_LINE: ProtocolError = ProtocolError::Malformed(
@@ -91,11 +91,9 @@ pub(super) fn parse(head: &[u8], content_max: usize) -> Result<Incoming, Protoco
         && (host.needs_dns || lines.kept.is_some())
     {
         let fields = lines.kept();
-        let text = || host.as_str().to_owned();
-        fields.host = match host.needs_dns {
-            true => RequestHost::ByDns(text()),
-            false => RequestHost::WithoutDns(fields.origin.is_some().then(text)),
-        };
+        let is_kept = host.needs_dns || fields.origin.is_some();
+        fields.host = is_kept.then(|| host.as_str().to_owned());
+        fields.needs_dns = host.needs_dns;
     }
     let request = Request {
         method,

@@ -1,7 +1,7 @@
 //! Tables of what is a request and what is not.
 
 use super::*;
-use crate::http::{KeptFields, ParsedConditions, RequestHost};
+use crate::http::{KeptFields, ParsedConditions};
 
 /// Method and target, the content, and whether the connection stays.
 type Expected<'a> = Result<(&'a str, &'a str, bool), ProtocolError>;
@@ -71,7 +71,8 @@ fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
              if-match:\t\"\u{e9}\"\r\nOrigin:\r\n\r\n"
         ),
         KeptFields {
-            host: RequestHost::ByDns("a:1".to_owned()),
+            host: some("a:1"),
+            needs_dns: true,
             conditions: ParsedConditions::parse(true, Some("\"a\", \"??\""), None),
             origin: some(""),
             ..KeptFields::default()
@@ -88,7 +89,8 @@ fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
             authorization: None,
             content_coding: some("gzip"),
             forwarded_for: None,
-            host: RequestHost::ByDns("b".to_owned()),
+            host: some("b"),
+            needs_dns: true,
             conditions: ParsedConditions::parse(true, None, Some("*")),
             origin: some("x, y"),
             prefer_wait: Some(9),
@@ -99,9 +101,9 @@ fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
     );
     assert_eq!(fields("GET /a HTTP/1.0\r\n\r\n"), KeptFields::default());
     let of_localhost = "GET /a HTTP/1.1\r\nHost: localhost:1\r\nOrigin: x\r\n\r\n";
-    assert_eq!(fields(of_localhost).host, RequestHost::WithoutDns(some("localhost:1")));
+    assert_eq!(fields(of_localhost).host, some("localhost:1"));
     let without_origin = "GET /a HTTP/1.1\r\nHost: [::1]\r\nIf-Match: *\r\n\r\n";
-    assert_eq!(fields(without_origin).host, RequestHost::WithoutDns(None));
+    assert_eq!(fields(without_origin).host, None);
 }
 
 #[test]

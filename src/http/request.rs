@@ -42,7 +42,13 @@ pub(crate) struct KeptFields {
     /// The last address of X-Forwarded-For. Every client can send this field, so believe it only
     /// when a trusted proxy has sent it.
     pub(crate) forwarded_for: Option<IpAddr>,
-    pub(crate) host: RequestHost,
+    /// The host that the request is for, with its port if it has one: the authority of an
+    /// absolute-form target, or else Host (RFC 9112 §3.2). One that needs no DNS is kept only beside
+    /// Origin, which is compared with it.
+    pub(crate) host: Option<String>,
+    /// The host is no IP address, `localhost` or a name below that. Clients find it by DNS, which a
+    /// foreign page may control.
+    pub(crate) needs_dns: bool,
     pub(crate) origin: Option<String>,
     /// Seconds of the preference `wait` (RFC 7240 §4.3), at most 300.
     pub(crate) prefer_wait: Option<u16>,
@@ -52,33 +58,6 @@ pub(crate) struct KeptFields {
     pub(crate) preflight_method: Option<String>,
     /// Accept names `text/html`, as when a browser opens the page.
     pub(crate) asks_for_html: bool,
-}
-
-/// The host that a request is for: the authority of an absolute-form target, or else Host (RFC 9112
-/// §3.2). Its text includes the port, if there is one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum RequestHost {
-    /// No DNS was needed for the request: its host is an IP address, `localhost` or a name below
-    /// that, or it has none, as HTTP/1.0 allows. The text is kept only beside Origin, which is
-    /// compared with it.
-    WithoutDns(Option<String>),
-    /// Another name. Clients find it by DNS, which a foreign page may control.
-    ByDns(String),
-}
-
-impl Default for RequestHost {
-    fn default() -> Self {
-        Self::WithoutDns(None)
-    }
-}
-
-impl RequestHost {
-    pub(crate) fn text(&self) -> Option<&str> {
-        match self {
-            Self::WithoutDns(text) => text.as_deref(),
-            Self::ByDns(text) => Some(text),
-        }
-    }
 }
 
 static NOTHING_KEPT: LazyLock<KeptFields> = LazyLock::new(KeptFields::default);
@@ -145,13 +124,13 @@ impl Request {
         let Some(fields) = &self.kept_fields else { return self.target.len() };
         let texts = [
             &fields.content_coding,
+            &fields.host,
             &fields.origin,
             &fields.sec_fetch_site,
             &fields.preflight_method,
         ];
         let texts = texts.into_iter().flatten().map(String::len).sum::<usize>();
-        let host = fields.host.text().map_or(0, str::len);
-        self.target.len() + size_of::<KeptFields>() + texts + host
+        self.target.len() + size_of::<KeptFields>() + texts
     }
 
     /// Bytes of memory that the request counts for: its head and its content.

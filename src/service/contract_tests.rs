@@ -8,7 +8,7 @@ mod conditional;
 use tiny_http::Method;
 
 use super::*;
-use crate::http::{KeptFields, Parser, Request, RequestHost, StatusCode};
+use crate::http::{KeptFields, Parser, Request, StatusCode};
 use crate::server_state::Phase;
 use crate::store::{Color, Colors};
 
@@ -240,9 +240,12 @@ fn targets_that_name_nothing_say_why() {
 fn a_forbidden_request_is_refused_before_anything_else_and_logged() {
     let service = service();
     let ask = |method, target, origin: Option<&str>, host: Option<&str>| {
-        let host = host.map(|name| RequestHost::ByDns(name.to_owned())).unwrap_or_default();
-        let fields =
-            KeptFields { origin: origin.map(str::to_owned), host, ..KeptFields::default() };
+        let fields = KeptFields {
+            origin: origin.map(str::to_owned),
+            host: host.map(str::to_owned),
+            needs_dns: host.is_some(),
+            ..KeptFields::default()
+        };
         respond(&service, &request(method, target, fields, ""))
     };
     for target in ["/colors/red", "/nowhere", "/%"] {

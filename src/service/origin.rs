@@ -3,7 +3,7 @@
 //! from; curl and other programs do not, and pass the check against CSRF. The host is checked for
 //! all of them.
 
-use crate::http::{Host, Request, RequestHost, Response, StatusCode, host_has_name, host_name};
+use crate::http::{Host, Request, Response, StatusCode, host_has_name, host_name};
 use crate::logging::excerpt;
 use crate::options::Options;
 
@@ -14,8 +14,10 @@ pub(super) fn check(
     request: &Request,
     checks_host: bool,
 ) -> Result<(), Response> {
-    if let RequestHost::ByDns(name) = &request.kept().host
-        && checks_host
+    let kept = request.kept();
+    if checks_host
+        && kept.needs_dns
+        && let Some(name) = &kept.host
         && !options.allow_host.iter().any(|allowed| host_has_name(name, allowed))
     {
         return Err(foreign_host(host_name(name)));
@@ -56,7 +58,7 @@ fn may_change(options: &Options, request: &Request) -> bool {
         _ if allowed_origin(options, request).is_some() => true,
         (None, Some(origin)) => {
             let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-            host.is_some() && host == fields.host.text()
+            host.is_some() && host == fields.host.as_deref()
         }
         (Some(_), _) => false,
     }

@@ -6,11 +6,8 @@ use super::*;
 use crate::http::KeptFields;
 
 fn request(method: Method, host: Option<&str>, fields: KeptFields) -> Request {
-    let host = match host.filter(|host| Host::parse(host.as_bytes()).unwrap().needs_dns) {
-        Some(host) => RequestHost::ByDns(host.to_owned()),
-        None => RequestHost::WithoutDns(owned(host)),
-    };
-    Request::plain(method, KeptFields { host, ..fields })
+    let needs_dns = host.is_some_and(|host| Host::parse(host.as_bytes()).unwrap().needs_dns);
+    Request::plain(method, KeptFields { host: owned(host), needs_dns, ..fields })
 }
 
 const HOST: &str = "own.example:8080";
