@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tiny_http::Method;
 
-use super::matcher::{self, Operation, Target, TargetError};
+use super::matcher::{self, Operation, Target};
 use super::{Service, origin};
 use crate::http::{Challenge, Content, METHODS, Request, Response, StatusCode, is_safe};
 
@@ -25,7 +25,7 @@ impl Service {
     ) -> Result<Operation<'a>, Response> {
         origin::check(&self.options, request, checks_host)?;
         let target = matcher::parse(&request.method, &request.target, &self.options.base_path)
-            .map_err(|error| self.target_error(error))?;
+            .map_err(|malformed| Response::error(StatusCode::BadRequest, malformed))?;
         self.find(&target, request)
             .map_err(|refusal| Response { varies_by_accept: target.is_page(), ..refusal })
     }
@@ -37,12 +37,12 @@ impl Service {
         // A preflight has an Accept of its own, which is not that of the request for which it asks
         // (Fetch standard, CORS-preflight fetch).
         if target.is_page() && !request.kept().asks_for_html && !request.is_preflight() {
-            return Err(self.target_error(TargetError::Unknown));
+            return Err(self.unknown());
         }
         let operation = match target.operation(&request.method) {
             Some(operation) if self.takes(&request.method) => operation,
             _ if target.operation(&Method::Get).is_none() => {
-                return Err(self.target_error(TargetError::Unknown));
+                return Err(self.unknown());
             }
             _ => {
                 let allow = self.allow(target);
@@ -101,23 +101,11 @@ impl Service {
         self.methods(target).map(Method::as_str).collect::<Vec<_>>().join(", ")
     }
 
-    fn target_error(&self, error: TargetError) -> Response {
-        let base = self.options.base_path.as_str();
-        let (status, message) = match error {
-            TargetError::Unknown => {
-                (StatusCode::NotFound, format!("no such resource, the list is at {base}/colors"))
-            }
-            TargetError::Escape => (
-                StatusCode::BadRequest,
-                "the path has a bad percent escape, or one that does not decode to UTF-8"
-                    .to_owned(),
-            ),
-            TargetError::Form => (
-                StatusCode::BadRequest,
-                format!("the request target has to be a path, as in {base}/colors"),
-            ),
-        };
-        Response::error(status, message)
+    /// The answer where nothing is.
+    fn unknown(&self) -> Response {
+        let message =
+            format!("no such resource, the list is at {}/colors", self.options.base_path.as_str());
+        Response::error(StatusCode::NotFound, message)
     }
 
     /// The name of the token that a request has, for the log.

@@ -34,6 +34,8 @@ pub(crate) enum Operation<'a> {
 pub(crate) enum Target<'a> {
     /// One or two segments below the base path, decoded. The base path itself is one empty segment.
     Path(Cow<'a, str>, Option<Cow<'a, str>>),
+    /// A path that is not below the base path, or has more segments.
+    Unknown,
     /// The service itself (RFC 9110 §9.3.7), which only OPTIONS names, by `*`.
     Service,
 }
@@ -44,8 +46,10 @@ impl<'a> Target<'a> {
     /// that is there has GET.
     pub(super) fn operation(&self, method: &Method) -> Option<Operation<'a>> {
         use Method::{Delete, Get, Head, Options, Post, Put};
-        let Self::Path(first, second) = self else {
-            return Some(Operation::Options(Self::Service));
+        let (first, second) = match self {
+            Self::Path(first, second) => (first, second),
+            Self::Unknown => return None,
+            Self::Service => return Some(Operation::Options(Self::Service)),
         };
         Some(match (method, first.as_ref(), second) {
             (Get | Head, "colors", None) => Operation::ReadAll,
@@ -76,17 +80,11 @@ impl Operation<'_> {
     }
 }
 
-/// Why a request target names nothing.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum TargetError {
-    /// When the target is well-formed, but nothing is there: 404.
-    Unknown,
-    /// When a percent escape is cut short, not hexadecimal, or the decoded bytes are not UTF-8:
-    /// 400.
-    Escape,
-    /// When the target is neither origin-form nor absolute-form (RFC 9112 §3.2): 400.
-    Form,
-}
+/// When the target is neither origin-form nor absolute-form (RFC 9112 §3.2): 400.
+const FORM: &str = "the request target has to be a path, as in /colors";
+
+/// When a percent escape is cut short, not hexadecimal, or the decoded bytes are not UTF-8: 400.
+const ESCAPE: &str = "the path has a bad percent escape, or one that does not decode to UTF-8";
 
 /// The path that all resources sit below: empty, or `/` and segments without a trailing slash.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -134,7 +132,7 @@ impl BasePath {
     }
 }
 
-/// Parses a request target that is below `base`. With OPTIONS, the target `*` is one too.
+/// Finds out what a request target names below `base`. Fails with what is malformed.
 ///
 /// The path is split at `/` first, then each segment is percent-decoded, so `%2F` is part of a
 /// name; the query is ignored.
@@ -142,7 +140,7 @@ pub(super) fn parse<'a>(
     method: &Method,
     target: &'a str,
     base: &BasePath,
-) -> Result<Target<'a>, TargetError> {
+) -> Result<Target<'a>, &'static str> {
     let absolute_form = split_absolute_form(target);
     // RFC 9112 §3.2.4: OPTIONS of a URI with neither path nor query means `*`.
     if *method == Method::Options
@@ -153,7 +151,7 @@ pub(super) fn parse<'a>(
     let path = match absolute_form {
         // RFC 9110 §4.2.3: an empty path is the same as "/".
         Some((_, path)) => path.strip_prefix('/').unwrap_or(path),
-        None => target.strip_prefix('/').ok_or(TargetError::Form)?,
+        None => target.strip_prefix('/').ok_or(FORM)?,
     };
     let query = path.bytes().position(|byte| byte == b'?');
     let path = &path[..query.unwrap_or(path.len())];
@@ -162,7 +160,7 @@ pub(super) fn parse<'a>(
         || has_valid_escapes(path.as_bytes()) && percent_decode_str(path).decode_utf8().is_ok();
     // A malformed path is a 400 wherever it points.
     if has_escapes && !decodes() {
-        return Err(TargetError::Escape);
+        return Err(ESCAPE);
     }
     // An array, since `split('/')` would search by memchr, which is slower in short paths.
     let mut segments = path.split(['/']).map(|segment| match has_escapes {
@@ -172,12 +170,12 @@ pub(super) fn parse<'a>(
     });
     let mut base = base.0.split(['/']).skip(1);
     if !base.all(|expected| segments.next().as_deref() == Some(expected)) {
-        return Err(TargetError::Unknown);
+        return Ok(Target::Unknown);
     }
-    match (segments.next(), segments.next(), segments.next()) {
-        (first, second, None) => Ok(Target::Path(first.unwrap_or_default(), second)),
-        _ => Err(TargetError::Unknown),
-    }
+    Ok(match (segments.next(), segments.next(), segments.next()) {
+        (first, second, None) => Target::Path(first.unwrap_or_default(), second),
+        _ => Target::Unknown,
+    })
 }
 
 #[cfg(test)]
@@ -189,17 +187,17 @@ mod tests {
         method: Method,
         target: &'a str,
         base: &BasePath,
-    ) -> Result<Option<Operation<'a>>, TargetError> {
+    ) -> Result<Option<Operation<'a>>, &'static str> {
         parse(&method, target, base).map(|found| found.operation(&method))
     }
 
-    fn read(name: &str) -> Result<Option<Operation<'_>>, TargetError> {
+    fn read(name: &str) -> Result<Option<Operation<'_>>, &'static str> {
         Ok(Some(Operation::ReadOne(name.into())))
     }
 
-    const READ_ALL: Result<Option<Operation<'_>>, TargetError> = Ok(Some(Operation::ReadAll));
-    const PAGE: Result<Option<Operation<'_>>, TargetError> = Ok(Some(Operation::Page));
-    const OPEN_API: Result<Option<Operation<'_>>, TargetError> = Ok(Some(Operation::OpenApi));
+    const READ_ALL: Result<Option<Operation<'_>>, &'static str> = Ok(Some(Operation::ReadAll));
+    const PAGE: Result<Option<Operation<'_>>, &'static str> = Ok(Some(Operation::Page));
+    const OPEN_API: Result<Option<Operation<'_>>, &'static str> = Ok(Some(Operation::OpenApi));
 
     #[test]
     fn targets_name_resources() {
@@ -209,7 +207,7 @@ mod tests {
             ("/%63olors", READ_ALL),
             ("http://example.org/colors", READ_ALL),
             ("HTTPS://example.org:8080/colors?x", READ_ALL),
-            ("*", Err(TargetError::Form)),
+            ("*", Err(FORM)),
             ("/health", Ok(Some(Operation::Health))),
             ("/health/", Ok(None)),
             ("/metrics", Ok(Some(Operation::Metrics))),
@@ -236,25 +234,25 @@ mod tests {
             ("//", Ok(None)),
             ("//colors", Ok(None)),
             ("/Colors", Ok(None)),
-            ("/colors/a/b", Err(TargetError::Unknown)),
-            ("/colors/a/", Err(TargetError::Unknown)),
+            ("/colors/a/b", Ok(None)),
+            ("/colors/a/", Ok(None)),
             ("http://example.org", PAGE),
             ("http://example.org?x", PAGE),
-            ("/colors/%", Err(TargetError::Escape)),
-            ("/colors/%4", Err(TargetError::Escape)),
-            ("/colors/%+1", Err(TargetError::Escape)),
-            ("/colors/%zz", Err(TargetError::Escape)),
-            ("/colors/%ff", Err(TargetError::Escape)),
-            ("/colors/%C3", Err(TargetError::Escape)),
-            ("/colors/%C3/%A9", Err(TargetError::Escape)),
-            ("/colors/%ED%A0%80", Err(TargetError::Escape)),
-            ("/colors/a/%", Err(TargetError::Escape)),
-            ("/colors/a/b/%", Err(TargetError::Escape)),
-            ("/x/%", Err(TargetError::Escape)),
-            ("colors", Err(TargetError::Form)),
-            ("?x", Err(TargetError::Form)),
-            ("ftp://h/colors", Err(TargetError::Form)),
-            ("example.org:80", Err(TargetError::Form)),
+            ("/colors/%", Err(ESCAPE)),
+            ("/colors/%4", Err(ESCAPE)),
+            ("/colors/%+1", Err(ESCAPE)),
+            ("/colors/%zz", Err(ESCAPE)),
+            ("/colors/%ff", Err(ESCAPE)),
+            ("/colors/%C3", Err(ESCAPE)),
+            ("/colors/%C3/%A9", Err(ESCAPE)),
+            ("/colors/%ED%A0%80", Err(ESCAPE)),
+            ("/colors/a/%", Err(ESCAPE)),
+            ("/colors/a/b/%", Err(ESCAPE)),
+            ("/x/%", Err(ESCAPE)),
+            ("colors", Err(FORM)),
+            ("?x", Err(FORM)),
+            ("ftp://h/colors", Err(FORM)),
+            ("example.org:80", Err(FORM)),
         ];
         for (target, expected) in table {
             assert_eq!(find(Method::Get, target, &BasePath::default()), expected, "{target:?}");
@@ -283,16 +281,16 @@ mod tests {
             ("/api/v1/colors/red", read("red")),
             ("/%61pi/v1/colors", READ_ALL),
             ("/api/v1/openapi.json", OPEN_API),
-            ("/openapi.json", Err(TargetError::Unknown)),
-            ("/colors", Err(TargetError::Unknown)),
-            ("/api/colors", Err(TargetError::Unknown)),
+            ("/openapi.json", Ok(None)),
+            ("/colors", Ok(None)),
+            ("/api/colors", Ok(None)),
             ("/api/v1", PAGE),
             ("/api/v1/", PAGE),
             ("/api/v1//", Ok(None)),
-            ("/", Err(TargetError::Unknown)),
-            ("/api", Err(TargetError::Unknown)),
-            ("/api/v1x/colors", Err(TargetError::Unknown)),
-            ("/x/y/z/%", Err(TargetError::Escape)),
+            ("/", Ok(None)),
+            ("/api", Ok(None)),
+            ("/api/v1x/colors", Ok(None)),
+            ("/x/y/z/%", Err(ESCAPE)),
         ];
         for (target, expected) in table {
             assert_eq!(find(Method::Get, target, &base), expected, "{target:?}");
