@@ -180,7 +180,7 @@ fn a_visible_page_has_one_request_that_waits_and_a_hidden_one_none() {
 fn one_of_seven_windows_waits_and_tells_the_others() {
     let Some(browser) = browse() else { return };
     let server = Server::start(&["--access-log", "--allow-host", PLAIN_HOST]);
-    for (host, loads) in [("127.0.0.1", 21), (PLAIN_HOST, 42)] {
+    for (host, loads) in [("127.0.0.1", 21), (PLAIN_HOST, 44)] {
         let windows: Vec<_> = (0..7)
             .map(|_| {
                 let new = browser.call("POST", "/window/new", json!({"type": "window"}));
