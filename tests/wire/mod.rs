@@ -5,6 +5,7 @@ mod connections;
 mod contract;
 mod data_file;
 mod database_files;
+mod dump_and_check;
 mod durable;
 mod failing_disk;
 mod first_start;
