@@ -270,10 +270,16 @@ mod tests {
     fn a_change_that_needs_the_tag_is_not_kept_waiting_by_those_that_do_not() {
         let directory = scratch("tag");
         let (store, writer, outcomes) = open(&directory);
-        let long: Colors = (0..5_000).map(|name| Color::new(&name.to_string(), "")).collect();
+        // Of two lists without a name in common, one takes the place of the other as a whole.
+        let long = |first: u32| -> Colors {
+            (first..first + 5_000).map(|name| Color::new(&name.to_string(), "")).collect()
+        };
+        let lists = [long(0), long(5_000)];
         let if_match = Some(TagCondition::OneOf([Tag::of(b"")].into()));
         submit(&store, Action::Create(Color::new("a", "")), if_match);
-        (0..12).for_each(|_| submit(&store, Action::ReplaceAll(long.clone()), None));
+        for number in 0..12 {
+            submit(&store, Action::ReplaceAll(lists[number % 2].clone()), None);
+        }
         let writing = thread::spawn(|| writer.run());
         assert_eq!(store.close(Instant::now() + Duration::from_secs(60)), Ok(()));
         writing.join().unwrap();
