@@ -210,6 +210,13 @@ fn a_wait_ends_with_a_change_or_with_its_time() {
     pair.now = 62;
     assert_eq!(pair.advance(Event::Overdue), Next::Wait(EventFlags::IN));
     assert_eq!(pair.received(), [(304, false)]);
+    // whatever comes first after a change, the answer is true
+    for (event, value) in [(Event::Socket, "3"), (Event::Overdue, "4")] {
+        pair.send(63, &pair.waiting(60));
+        pair.change_red(value);
+        assert_eq!(pair.advance(event), Next::Wait(EventFlags::IN));
+        assert_eq!(pair.received(), [(200, false)], "{event:?}");
+    }
 }
 
 #[test]

@@ -161,7 +161,7 @@ impl Connection {
         }
     }
 
-    /// Ends a wait without a change.
+    /// Ends a wait, with 304 if there is no change: there may be one whose turn has not come.
     pub(super) fn end_wait(
         &mut self,
         waiting: Waiting,
@@ -170,7 +170,11 @@ impl Connection {
         let Waiting { request, since, poll, watch } = waiting;
         drop(watch);
         self.received_at = context.now;
-        self.go_on(request, Answer::Ready(poll.not_modified), Some(since), false, context)
+        let answer = match self.ask_service(&request, context) {
+            Answer::Wait(_) => Answer::Ready(poll.not_modified),
+            answer => answer,
+        };
+        self.go_on(request, answer, Some(since), false, context)
     }
 
     /// Ends a wait when the client sends another request, or has gone.
@@ -185,7 +189,9 @@ impl Connection {
                 self.parser.append(received);
                 self.end_wait(*waiting, context)
             }
-            None => Ok(go_on_waiting(waiting)),
+            // There is nothing after all. A connection is in one queue at a time, so it may not be
+            // in the run queue although its color has changed.
+            None => self.ask_again(waiting, context),
         }
     }
 }
