@@ -7,7 +7,6 @@ mod head;
 mod parser;
 mod request;
 mod response;
-mod status;
 mod syntax;
 
 #[cfg(test)]
@@ -19,5 +18,4 @@ pub(crate) use request::{Credentials, METHODS, Request, is_safe};
 pub(crate) use response::{
     CLOSES, Challenge, CommonFields, Content, Date, MediaType, Response, keep_alive_fields, rfc3339,
 };
-pub(crate) use status::StatusCode;
 pub(crate) use syntax::{Host, has_valid_escapes, host_has_name, host_name, split_absolute_form};

@@ -59,7 +59,6 @@
 //!   - `request`: a request as a value
 //!   - `conditional`: If-Match and If-None-Match
 //!   - `response`: a response as a value, and its head as bytes; the value of Date
-//!   - `status`: the statuses of responses
 //! - what all of them may use
 //!   - `files`: which file is which, and waits of limited length
 //!   - `options`: options, from the command line and the environment; it knows the types of all

@@ -5,10 +5,10 @@ use std::fmt;
 use std::mem::take;
 
 use memchr::memchr;
+use tiny_http::StatusCode;
 
 use super::Request;
 use super::head::{self, Framing, Incoming};
-use super::status::StatusCode;
 use super::syntax::is_tchar;
 
 /// Longest request line and fields together, in bytes. Apache allows 8 KiB per line; the cookies of
@@ -223,11 +223,11 @@ pub(crate) enum ProtocolError {
 impl ProtocolError {
     pub(crate) fn status(&self) -> StatusCode {
         match self {
-            Self::Version => StatusCode::HttpVersionNotSupported,
-            Self::HeadTooLarge => StatusCode::RequestHeaderFieldsTooLarge,
-            Self::MethodTooLong | Self::UnknownCoding => StatusCode::NotImplemented,
-            Self::ContentTooLarge(_) => StatusCode::ContentTooLarge,
-            Self::Expectation => StatusCode::ExpectationFailed,
+            Self::Version => StatusCode(505),
+            Self::HeadTooLarge => StatusCode(431),
+            Self::MethodTooLong | Self::UnknownCoding => StatusCode(501),
+            Self::ContentTooLarge(_) => StatusCode(413),
+            Self::Expectation => StatusCode(417),
             Self::Malformed(_)
             | Self::BareLineFeed
             | Self::Host
@@ -236,7 +236,7 @@ impl ProtocolError {
             | Self::TwoLengths
             | Self::TransferEncoding
             | Self::Chunk
-            | Self::UnexpectedEof => StatusCode::BadRequest,
+            | Self::UnexpectedEof => StatusCode(400),
         }
     }
 }

@@ -8,8 +8,7 @@ use serde_json::json;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use time::macros::format_description;
-
-use super::status::StatusCode;
+use tiny_http::StatusCode;
 
 use crate::blob::Blob;
 use crate::tag::Tag;
@@ -155,11 +154,16 @@ impl Response {
             (None, false) => "\r\nCache-Control: no-cache",
         };
         let mut digits = itoa::Buffer::new();
-        let code = digits.format(self.status.code());
-        push(out, ["HTTP/1.1 ", code, " ", self.status.reason(), "\r\nDate: ", common.date]);
+        let code = digits.format(self.status.0);
+        let reason = match self.status {
+            // RFC 9110 §15.5.14; tiny_http has the phrase of RFC 7231.
+            StatusCode(413) => "Content Too Large",
+            status => status.default_reason_phrase(),
+        };
+        push(out, ["HTTP/1.1 ", code, " ", reason, "\r\nDate: ", common.date]);
         push(out, [cache_control, PROTECTION_FIELDS]);
         // RFC 9110 §8.6 and §15.4.5: no Content-Length on 204, and none needed on 304.
-        if !matches!(self.status, StatusCode::NoContent | StatusCode::NotModified) {
+        if !matches!(self.status, StatusCode(204 | 304)) {
             let mut digits = itoa::Buffer::new();
             let length = digits.format(self.content.bytes().len());
             push(out, [self.media_type.line(), "\r\nContent-Length: ", length]);
@@ -296,7 +300,7 @@ mod tests {
     #[test]
     fn a_response_carries_the_common_fields() {
         written(
-            &Response::new(StatusCode::NotFound, Content::Own(b"{\"error\":true}\n".to_vec())),
+            &Response::new(StatusCode(404), Content::Own(b"{\"error\":true}\n".to_vec())),
             &keep_alive_fields(75),
             "HTTP/1.1 404 Not Found\r\nDate: Sat, 21 Nov 2026 01:02:03 GMT\r\n\
              Cache-Control: no-cache\r\nX-Content-Type-Options: nosniff\r\n\
@@ -310,7 +314,7 @@ mod tests {
     fn a_response_without_content_announces_none() {
         let response = Response {
             fields: vec![("Allow", "GET".into())],
-            ..Response::new(StatusCode::NoContent, Content::None)
+            ..Response::new(StatusCode(204), Content::None)
         };
         written(
             &response,
@@ -324,7 +328,7 @@ mod tests {
 
     #[test]
     fn errors_are_the_error_body_with_a_message() {
-        let response = Response::error(StatusCode::BadRequest, "missing field \"name\"");
+        let response = Response::error(StatusCode(400), "missing field \"name\"");
         assert_eq!(
             response.content.bytes(),
             b"{\"error\":true,\"message\":\"missing field \\\"name\\\"\"}\n"

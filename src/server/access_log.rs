@@ -4,7 +4,9 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
-use crate::http::{Challenge, Request, Response, StatusCode};
+use tiny_http::StatusCode;
+
+use crate::http::{Challenge, Request, Response};
 use crate::logging::{self, excerpt};
 use crate::options::AccessLog;
 use crate::service::{Service, refused_preflight};
@@ -28,11 +30,11 @@ pub(super) struct Exchange<'a> {
 pub(super) fn log(service: &Service, exchange: &Exchange<'_>) {
     let Exchange { peer, request, received_at, response, bytes } = *exchange;
     let client = || client(peer, request.and_then(|request| request.kept().forwarded_for));
-    let status = response.status.code();
+    let status = response.status.0;
     let detail = &response.log_detail;
     if matches!(response.challenge, Some(Challenge::InvalidToken | Challenge::SeveralWords)) {
         logging::WRONG_TOKENS.log(format_args!("a wrong token from {}", client()));
-    } else if response.status == StatusCode::Forbidden {
+    } else if response.status == StatusCode(403) {
         logging::FORBIDDEN.log(format_args!("{detail}"));
     } else if let Some(refused) =
         request.and_then(|request| refused_preflight(&service.options, request))

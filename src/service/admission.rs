@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use tiny_http::Method;
+use tiny_http::{Method, StatusCode};
 
 use super::matcher::{self, Operation, Target};
 use super::{Service, origin};
-use crate::http::{Challenge, Content, METHODS, Request, Response, StatusCode, is_safe};
+use crate::http::{Challenge, Content, METHODS, Request, Response, is_safe};
 
 /// The fields that a page of an allowed origin may send.
 const ALLOWED_FIELDS: &str = "Accept, Authorization, Content-Type, If-Match, If-None-Match, Prefer";
@@ -25,7 +25,7 @@ impl Service {
     ) -> Result<Operation<'a>, Response> {
         origin::check(&self.options, request, checks_host)?;
         let target = matcher::parse(&request.method, &request.target, &self.options.base_path)
-            .map_err(|malformed| Response::error(StatusCode::BadRequest, malformed))?;
+            .map_err(|malformed| Response::error(StatusCode(400), malformed))?;
         self.find(&target, request)
             .map_err(|refusal| Response { varies_by_accept: target.is_page(), ..refusal })
     }
@@ -50,14 +50,14 @@ impl Service {
                     (Some(url), Some(_)) => format!("this is a copy, change the list at {url}"),
                     _ => format!("the method is not allowed here, only {allow}"),
                 };
-                let error = Response::error(StatusCode::MethodNotAllowed, message);
+                let error = Response::error(StatusCode(405), message);
                 // RFC 9110 §15.5.6: a 405 MUST carry Allow.
                 return Err(Response { fields: vec![("Allow", allow.into())], ..error });
             }
         };
         let needs_token = !request.is_safe() || (self.options.private && operation.is_private());
         if needs_token && let Some(challenge) = self.challenge(request) {
-            let error = Response::error(StatusCode::Unauthorized, challenge.message());
+            let error = Response::error(StatusCode(401), challenge.message());
             return Err(Response { challenge: Some(challenge), ..error });
         }
         Ok(operation)
@@ -80,7 +80,7 @@ impl Service {
             fields,
             varies_by_accept: target.is_page(),
             challenge: self.challenge(request).filter(|_| is_written),
-            ..Response::new(StatusCode::NoContent, Content::None)
+            ..Response::new(StatusCode(204), Content::None)
         }
     }
 
@@ -105,7 +105,7 @@ impl Service {
     fn unknown(&self) -> Response {
         let message =
             format!("no such resource, the list is at {}/colors", self.options.base_path.as_str());
-        Response::error(StatusCode::NotFound, message)
+        Response::error(StatusCode(404), message)
     }
 
     /// The name of the token that a request has, for the log.

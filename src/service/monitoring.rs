@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use tiny_http::StatusCode;
+
 use super::Service;
 use super::respond::read;
 use crate::blob::Blob;
-use crate::http::{Content, MediaType, Request, Response, StatusCode, rfc3339};
+use crate::http::{Content, MediaType, Request, Response, rfc3339};
 use crate::metrics::{DatabaseMetrics, Gauges};
 use crate::server_state::Phase;
 use crate::store::{DatabaseStatus, Followed};
@@ -36,7 +38,7 @@ impl Service {
         // them.
         match fault {
             None => read(request, &Arc::new(Blob::new(text))),
-            Some(_) => Response::new(StatusCode::ServiceUnavailable, Content::Own(text)),
+            Some(_) => Response::new(StatusCode(503), Content::Own(text)),
         }
     }
 
@@ -57,7 +59,7 @@ impl Service {
         });
         Response {
             media_type: MediaType::Metrics,
-            ..Response::new(StatusCode::Ok, Content::Own(text.into_bytes()))
+            ..Response::new(StatusCode(200), Content::Own(text.into_bytes()))
         }
     }
 }

@@ -3,7 +3,9 @@
 //! from; curl and other programs do not, and pass the check against CSRF. The host is checked for
 //! all of them.
 
-use crate::http::{Host, Request, Response, StatusCode, host_has_name, host_name};
+use tiny_http::StatusCode;
+
+use crate::http::{Host, Request, Response, host_has_name, host_name};
 use crate::logging::excerpt;
 use crate::options::Options;
 
@@ -100,7 +102,7 @@ fn foreign_host(host: &str) -> Response {
 /// A 403 with a message for the client and one for the log. `advice`: which option would allow the
 /// request; empty if none would.
 fn forbidden(message: &str, log: &str, advice: &str) -> Response {
-    let response = Response::error(StatusCode::Forbidden, format!("{message}{advice}"));
+    let response = Response::error(StatusCode(403), format!("{message}{advice}"));
     Response { log_detail: format!("{log}{advice}").into(), ..response }
 }
 

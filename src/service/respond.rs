@@ -6,12 +6,12 @@ use std::borrow::Cow;
 use std::fmt::Display;
 use std::sync::Arc;
 
-use tiny_http::Method;
+use tiny_http::{Method, StatusCode};
 
 use super::matcher::{BasePath, Operation};
 use super::{Answer, LongPoll, RequestContext, Service, Subject, origin, page};
 use crate::blob::Blob;
-use crate::http::{CommonFields, Content, MediaType, Request, Response, StatusCode};
+use crate::http::{CommonFields, Content, MediaType, Request, Response};
 use crate::logging::excerpt;
 use crate::options::AccessLog;
 use crate::store::{Action, Change, Color, DatabaseError, JsonError, Later, Outcome, json};
@@ -146,7 +146,7 @@ impl Service {
         let detail =
             |text: &dyn Fn() -> String| Cow::Owned(if is_logged { text() } else { String::new() });
         let sent = |color: Color, log_detail| {
-            let response = Response::new(StatusCode::Ok, Content::Shared(color.json));
+            let response = Response::new(StatusCode(200), Content::Shared(color.json));
             Response { log_detail, is_change, ..response }
         };
         match outcome {
@@ -157,7 +157,7 @@ impl Service {
                     is_first.then(|| self.options.base_path.location_of(&color.name())).flatten();
                 let fields = location.map(|path| ("Location", path.into())).into_iter().collect();
                 let log_detail = detail(&|| format!("name {}", excerpt(&color.name())));
-                Response { status: StatusCode::Created, fields, ..sent(color, log_detail) }
+                Response { status: StatusCode(201), fields, ..sent(color, log_detail) }
             }
             Ok(Outcome::Updated(color)) => {
                 let log_detail = detail(&|| format!("value {}", excerpt(&color.fields().value)));
@@ -168,19 +168,19 @@ impl Service {
             Ok(Outcome::Replaced(list, before)) => {
                 let log_detail = detail(&|| format!("{before} -> {} colors", list.len()));
                 let content = Content::Shared(Arc::clone(list.envelope()));
-                Response { log_detail, is_change, ..Response::new(StatusCode::Ok, content) }
+                Response { log_detail, is_change, ..Response::new(StatusCode(200), content) }
             }
             Ok(Outcome::NotFound) => no_such_color(),
             Ok(Outcome::ConditionFailed) => condition_failed(),
             Ok(Outcome::Contended) => {
                 let message =
                     "others change the list all the time: try again, or leave out the condition";
-                Response::error(StatusCode::ServiceUnavailable, message)
+                Response::error(StatusCode(503), message)
             }
             Err(error) => {
                 // The writer logs the error.
                 let message = format!("the change could not be saved: {error}");
-                Response::error(StatusCode::InternalServerError, message)
+                Response::error(StatusCode(500), message)
             }
         }
     }
@@ -189,7 +189,7 @@ impl Service {
         let mut response = read(request, &self.page);
         response.varies_by_accept = true;
         // An error stays JSON.
-        if response.status.code() < 400 {
+        if response.status.0 < 400 {
             response.media_type = MediaType::Html;
             response.fields.push(("Content-Security-Policy", page::POLICY.into()));
             response.fields.push(("Referrer-Policy", "no-referrer".into()));
@@ -225,7 +225,7 @@ fn change_of(request: &Request, action: Result<Action, JsonError>) -> Result<Cha
     {
         let message =
             format!("the content has the coding {}, send it without one", excerpt(coding));
-        let error = Response::error(StatusCode::UnsupportedMediaType, message);
+        let error = Response::error(StatusCode(415), message);
         // RFC 9110 §15.5.16: Accept-Encoding says which content codings would have been accepted.
         return Err(Response { fields: vec![("Accept-Encoding", "identity".into())], ..error });
     }
@@ -235,7 +235,7 @@ fn change_of(request: &Request, action: Result<Action, JsonError>) -> Result<Cha
 }
 
 fn bad_request(error: impl Display) -> Response {
-    Response::error(StatusCode::BadRequest, error.to_string())
+    Response::error(StatusCode(400), error.to_string())
 }
 
 /// A representation with its tag, if the conditions hold; they are evaluated in the order of RFC
@@ -246,9 +246,9 @@ pub(super) fn read(request: &Request, blob: &Arc<Blob>) -> Response {
         Err(malformed) => return bad_request(malformed),
         Ok(conditions) if !conditions.if_match_holds(|| tag) => return condition_failed(),
         Ok(conditions) if !conditions.if_none_match_holds(|| tag) => {
-            Response::new(StatusCode::NotModified, Content::None)
+            Response::new(StatusCode(304), Content::None)
         }
-        Ok(_) => Response::new(StatusCode::Ok, Content::Shared(Arc::clone(blob))),
+        Ok(_) => Response::new(StatusCode(200), Content::Shared(Arc::clone(blob))),
     };
     response.tag = Some(tag);
     response
@@ -258,7 +258,7 @@ pub(super) fn read(request: &Request, blob: &Arc<Blob>) -> Response {
 fn read_or_wait(request: &Request, blob: &Arc<Blob>, subject: impl FnOnce() -> Subject) -> Answer {
     let response = read(request, blob);
     match request.kept().prefer_wait {
-        Some(seconds) if response.status == StatusCode::NotModified && request.may_wait() => {
+        Some(seconds) if response.status == StatusCode(304) && request.may_wait() => {
             let not_modified = response.with_wait(seconds);
             Answer::Wait(Box::new(LongPoll { subject: subject(), seconds, not_modified }))
         }
@@ -270,12 +270,12 @@ fn read_or_wait(request: &Request, blob: &Arc<Blob>, subject: impl FnOnce() -> S
 /// (docs/http.md, Errors).
 fn no_such_color() -> Response {
     let content = Content::Own(b"{\"error\":true}\n".to_vec());
-    Response { log_detail: "no such color".into(), ..Response::new(StatusCode::NotFound, content) }
+    Response { log_detail: "no such color".into(), ..Response::new(StatusCode(404), content) }
 }
 
 fn condition_failed() -> Response {
     Response::error(
-        StatusCode::PreconditionFailed,
+        StatusCode(412),
         "the condition does not hold, read the current state and decide again",
     )
 }

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll::EventFlags;
+use tiny_http::StatusCode;
 
 use super::{Connection, LoopContext, Next, RECEIVE_BYTES, Reply, State, Transition, receive};
-use crate::http::{Request, Response, StatusCode};
+use crate::http::{Request, Response};
 use crate::server::output::Sent;
 use crate::server::watches::Watch;
 use crate::server_state::Phase;
@@ -50,7 +51,7 @@ pub(super) fn ask(service: &Service, question: impl FnOnce(&Service) -> Answer) 
     catch_unwind(AssertUnwindSafe(|| question(service))).unwrap_or_else(|_| {
         let message = "the service failed on this request, its log says where; a change may have \
                        been made";
-        Answer::Ready(Response::error(StatusCode::InternalServerError, message))
+        Answer::Ready(Response::error(StatusCode(500), message))
     })
 }
 

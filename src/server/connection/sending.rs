@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use rustix::event::epoll::EventFlags;
 use rustix::net::Shutdown;
-use tiny_http::Method;
+use tiny_http::{Method, StatusCode};
 
 use super::{AfterSend, Connection, LoopContext, Next, State, Transition, receive};
-use crate::http::{CLOSES, Parser, ProtocolError, Request, Response, StatusCode};
+use crate::http::{CLOSES, Parser, ProtocolError, Request, Response};
 use crate::metrics::Closing;
 use crate::server::access_log::{self, Exchange};
 use crate::server::output::Sent;
@@ -93,7 +93,7 @@ impl Connection {
         let common = service.common_fields(request, context.date, connection);
         let bytes = self.output.push(&mut response, is_head, &common);
         let method = request.map(|request| &request.method);
-        context.counters().responses(method, response.status.code()).inc();
+        context.counters().responses(method, response.status.0).inc();
         let Self { peer, received_at, .. } = *self;
         let exchange = Exchange { peer, request, received_at, response: &response, bytes };
         access_log::log(service, &exchange);
@@ -187,11 +187,11 @@ impl Connection {
 
 /// When the rest of a request does not arrive in time.
 pub(super) fn timed_out() -> Response {
-    Response::error(StatusCode::RequestTimeout, "the request did not arrive in time")
+    Response::error(StatusCode(408), "the request did not arrive in time")
 }
 
 /// When the memory for all connections is used up, or the connection limit is reached.
 pub(super) fn overloaded() -> Response {
     let message = "the service is overloaded, try again later";
-    Response::error(StatusCode::ServiceUnavailable, message)
+    Response::error(StatusCode(503), message)
 }
