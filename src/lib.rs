@@ -138,8 +138,6 @@ use std::panic;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use threadpool::ThreadPool;
@@ -153,7 +151,7 @@ use crate::server_state::ServerState;
 use crate::service::{LoadedTokens, Service, Tokens};
 use crate::signals::Signals;
 
-/// Bytes of stack of a worker, and of the writer; the deepest call needs a quarter of it.
+/// Bytes of stack of each thread of the pool; the deepest call needs a quarter of it.
 const STACK_BYTES: usize = 256 * 1024;
 
 /// Longest time from the signal until the database is closed.
@@ -163,19 +161,10 @@ const STOP_TIME: Duration = Duration::from_millis(4500);
 /// long connections take.
 const CLOSE_TIME: Duration = Duration::from_millis(500);
 
-/// How often a start looks for a signal while FILE is opened.
-const SIGNAL_PAUSE: Duration = Duration::from_millis(20);
-
 /// Runs the program until it is told to stop. Exit codes: 0, 1 for a failure at run time, 2 for a
 /// mistake on the command line.
 pub fn main() -> ExitCode {
-    let options = match Options::read() {
-        Ok(options) => Arc::new(options),
-        Err(mistake) => {
-            logging::print(&mistake);
-            return ExitCode::from(2);
-        }
-    };
+    let options = Arc::new(Options::read());
     // It takes variables out of the environment, so there must be no other thread yet.
     let inherited = server::inherited(options.request_timeout);
     let started =
@@ -201,9 +190,6 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     let source = load::find(options, follower.as_ref())?;
     let path = source.path();
     let lock = source.lock()?;
-    // From here on SIGTERM does not end the process at once, since the files of its sockets have to
-    // be removed.
-    is_starting.store(false, SeqCst);
     let workers = options.worker_count();
     let memory_limit = server::control_group_limit();
     let memory_max = server::memory_max(memory_limit);
@@ -213,25 +199,24 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
         .map_err(Failure::System)?;
     let listeners = if is_activated { inherited } else { listen_all(options)? };
     let endpoints: Vec<_> = listeners.iter().map(|listener| listener.endpoint.clone()).collect();
-    // One thread more than workers, for answers that take long.
-    let pool = start_pool(workers + 1).map_err(Failure::System)?;
+    // One more than workers, for answers that take long; one for the writer, one for the follower.
+    let pool = start_pool(workers + 3).map_err(Failure::System)?;
     // FILE is made last: a start that gets no addresses or threads makes none.
-    let opened = load::start(source, lock, memory_max)
-        .map_err(|error| Failure::System(thread_error(&error)))?;
-    let Some(Opened { mut store, details, is_new }) = wait_for(&opened, &signals)? else {
-        return Ok(());
-    };
+    let Opened { mut store, writer, details, is_new } = load::open(source, lock, memory_max)?;
+    // From here on SIGTERM does not end the process at once, but has the accept loop return.
+    is_starting.store(false, SeqCst);
     store.followed = follower.as_ref().map(|follower| Arc::clone(&follower.followed));
     let followed_store = store.clone();
+    if let Some(writer) = writer {
+        pool.execute(|| writer.run());
+    }
     let state = ServerState::new(workers, connections_max);
     let service = Service::new(store, Arc::clone(options), tokens, state);
     let shared = Arc::new(Shared::new(service, memory_max));
     let mut accept_loop =
         AcceptLoop::new(Arc::clone(&shared), listeners, &pool).map_err(Failure::System)?;
     if let Some(follower) = follower {
-        let run = move || follower.run(&followed_store);
-        let thread = thread::Builder::new().name("follower".to_owned()).stack_size(STACK_BYTES);
-        thread.spawn(run).map_err(|error| Failure::System(thread_error(&error)))?;
+        pool.execute(move || follower.run(&followed_store));
     }
     // Nothing can fail any more. A failed start logs its error alone.
     log_start(options, &endpoints, &details, is_new);
@@ -247,27 +232,6 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
         }
     }
     ended.map_err(Failure::System)
-}
-
-/// Waits for what the thread of [`load::start`] opens. `None` if a signal says stop before.
-fn wait_for(
-    opened: &Receiver<Result<Opened, Failure>>,
-    signals: &Signals,
-) -> Result<Option<Opened>, Failure> {
-    loop {
-        match opened.recv_timeout(SIGNAL_PAUSE) {
-            Ok(opened) => return opened.map(Some),
-            Err(RecvTimeoutError::Timeout) if signals.was_signalled.load(SeqCst) => {
-                return Ok(None);
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => {
-                return Err(Failure::System(io::Error::other(
-                    "the service failed, its log says where",
-                )));
-            }
-        }
-    }
 }
 
 /// Logs where the service listens, and what list it has.
@@ -339,7 +303,7 @@ fn listen_all(options: &Options) -> Result<Vec<Listener>, Failure> {
     options.listen.iter().map(listen).collect()
 }
 
-/// Starts the threads of the workers, and the one for answers that take long.
+/// Starts all threads but the main one and that of the log.
 fn start_pool(threads: usize) -> io::Result<ThreadPool> {
     // The threadpool crate panics when it cannot start a thread. The error that is returned says
     // so, and the message of the panic is left out.

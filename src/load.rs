@@ -4,10 +4,7 @@
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, Receiver};
-use std::thread;
 
-use crate::STACK_BYTES;
 use crate::failure::Failure;
 use crate::follower::Follower;
 use crate::options::Options;
@@ -54,6 +51,8 @@ impl Source {
 /// What the service starts with.
 pub(crate) struct Opened {
     pub(crate) store: Store,
+    /// What saves changes; `None` if the list is in memory.
+    pub(crate) writer: Option<Writer>,
     /// For the first line of the log: the number of colors, where they come from, and whether
     /// changes are kept.
     pub(crate) details: String,
@@ -61,9 +60,6 @@ pub(crate) struct Opened {
     /// of a disk that is not mounted.
     pub(crate) is_new: bool,
 }
-
-/// The writer, which runs as long as the service does.
-type Background = Box<dyn FnOnce()>;
 
 /// Finds the list, and reads the seed if FILE is to be made from it.
 pub(crate) fn find(options: &Options, follower: Option<&Follower>) -> Result<Source, Failure> {
@@ -78,40 +74,18 @@ pub(crate) fn find(options: &Options, follower: Option<&Follower>) -> Result<Sou
     Ok(Source::Database { given, path, seed, is_seed_given: options.seed.is_some() })
 }
 
-/// Starts a thread that opens the list and sends it: FILE, which it may have to make. From then on
-/// the thread saves changes; it ends if the list is in memory.
-/// `memory_max`: see [`Store::in_memory`].
-pub(crate) fn start(
+/// Opens the list: FILE, which it may have to make. `memory_max`: see [`Store::in_memory`].
+pub(crate) fn open(
     source: Source,
     lock: Option<File>,
     memory_max: usize,
-) -> io::Result<Receiver<Result<Opened, Failure>>> {
-    let (sender, opened) = mpsc::channel();
-    let run = move || {
-        let (result, background) = match open(source, lock, memory_max) {
-            Ok((opened, background)) => (Ok(opened), Some(background)),
-            Err(failure) => (Err(failure), None),
-        };
-        // If a signal has ended the start, nobody receives the result.
-        if let (Ok(()), Some(background)) = (sender.send(result), background) {
-            background();
-        }
-    };
-    thread::Builder::new().name("writer".to_owned()).stack_size(STACK_BYTES).spawn(run)?;
-    Ok(opened)
-}
-
-fn open(
-    source: Source,
-    lock: Option<File>,
-    memory_max: usize,
-) -> Result<(Opened, Background), Failure> {
+) -> Result<Opened, Failure> {
     match source {
         Source::InMemory(colors, name) => {
             let count = count(colors.len());
             let details = format!("{count} from {name}, in memory: changes are lost when it stops");
             let store = Store::in_memory(colors, memory_max);
-            Ok((Opened { store, details, is_new: false }, Box::new(|| ())))
+            Ok(Opened { store, writer: None, details, is_new: false })
         }
         Source::Database { given, path, seed, is_seed_given, .. } => {
             let failed = |error| unusable(&given, error);
@@ -126,8 +100,7 @@ fn open(
             let (database, colors) = Database::open(&given, &path, lock).map_err(failed)?;
             let details = format!("{} kept in {}, {origin}", count(colors.len()), given.display());
             let (store, writer) = Writer::new(database, colors, memory_max);
-            let opened = Opened { store, details, is_new };
-            Ok((opened, Box::new(|| writer.run())))
+            Ok(Opened { store, writer: Some(writer), details, is_new })
         }
     }
 }

@@ -65,24 +65,10 @@ pub(crate) fn start(level: LevelFilter) -> io::Result<()> {
     log::set_boxed_logger(Box::new(logger)).expect("the logger is set once, here");
     log::set_max_level(level);
     std::panic::set_hook(Box::new(|panic| FAULTS.log(format_args!("{panic}"))));
-    start_writing()
-}
-
-fn start_writing() -> io::Result<()> {
     let (queue, lines) = sync_channel(QUEUE_LINES);
     thread::Builder::new().name("log".to_owned()).spawn(move || write_forever(&lines))?;
     QUEUE.set(queue).expect("the queue is set once, here");
     Ok(())
-}
-
-/// Writes a text as it is, and waits for that as [`end`] does for a failure. Call it in place of
-/// [`start`].
-pub(crate) fn print(text: &impl Display) {
-    // If the thread cannot be started, the queue writes to standard error itself.
-    let _ = start_writing();
-    // If standard error cannot be written to, nobody can be told.
-    let _ = Queue.write(text.to_string().as_bytes());
-    wait_until_written(FAILURE_FLUSH_TIME);
 }
 
 /// Logs `failure`, if there is one, whatever the log level is. Then waits until all lines are
@@ -186,8 +172,7 @@ struct Queue;
 
 impl Write for Queue {
     fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
-        // Without the thread there is only one text: that it could not be started, or a usage
-        // error.
+        // Without the thread there is only one line: that it could not be started.
         let Some(queue) = QUEUE.get() else { return io::stderr().write(lines) };
         UNWRITTEN.fetch_add(1, Relaxed);
         if queue.try_send(lines.to_vec()).is_err() {

@@ -128,10 +128,10 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Reads the command line and the environment. Fails on a mistake in them; exits after `--help`
-    /// and `--version`.
-    pub(crate) fn read() -> clap::error::Result<Self> {
-        Self::try_read().map_err(|error| if error.use_stderr() { error } else { error.exit() })
+    /// Reads the command line and the environment. Ends the process after `--help` and `--version`,
+    /// and, with exit code 2, on a mistake.
+    pub(crate) fn read() -> Self {
+        Self::try_read().unwrap_or_else(|error| error.exit())
     }
 
     fn try_read() -> clap::error::Result<Self> {

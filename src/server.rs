@@ -5,12 +5,14 @@
 //!
 //! | thread | does | may wait for |
 //! |---|---|---|
-//! | main | accepts connections, takes signals, reads tokens, sends heartbeats | poll(2); at the start for FILE, at the stop for connections and the writer |
+//! | main | opens the list; then accepts connections, takes signals, reads tokens, sends heartbeats | poll(2); at the start for FILE, at the stop for connections and the writer |
 //! | workers, `--workers`: if not given, one for each processor and at least two | receive, answer and send | epoll_wait(2) |
-//! | one more of their pool | answers that take long, one after the other | a writer that makes the same JSON |
-//! | writer | all that `store` does on disk | the disk, locks of other programs, its channel |
+//! | one more for long answers, one after the other | answers that take long | a writer that makes the same JSON |
+//! | writer, with `--data` | all that `store` does on disk | the disk, locks of other programs, its channel |
 //! | follower, with `--follow` | asks the other service, and submits its list | that service, the writer |
 //! | log | writes log lines | standard error |
+//!
+//! All but the first and the last are threads of one pool, and so have its name: worker.
 //!
 //! A worker never waits for a client, a disk or another thread, but for the moment that a lock is
 //! held. So whatever one client does, the others of its worker are served. Three answers take long:

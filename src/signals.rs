@@ -13,8 +13,6 @@ use signal_hook::low_level::pipe;
 pub(crate) struct Signals {
     /// SIGTERM and SIGINT. The second such signal ends the process at once, with exit code 1.
     pub(crate) stop: UnixStream,
-    /// Whether SIGTERM or SIGINT has arrived.
-    pub(crate) was_signalled: Arc<AtomicBool>,
     /// SIGHUP. `None` if it is not handled, and so ends the process.
     pub(crate) reload: Option<UnixStream>,
 }
@@ -37,7 +35,7 @@ impl Signals {
         // With a handler for SIGXFSZ, a write beyond the file size limit is an error, and not the
         // end of the process. Nobody reads the flag.
         flag::register(SIGXFSZ, Arc::default())?;
-        let mut signals = Self { stop, was_signalled, reload: None };
+        let mut signals = Self { stop, reload: None };
         if reloads {
             let (reload, signalled) = UnixStream::pair()?;
             reload.set_nonblocking(true)?;

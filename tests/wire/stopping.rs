@@ -69,7 +69,7 @@ fn a_signal_while_process_1_loads_its_list_ends_the_start() {
 }
 
 #[test]
-fn a_signal_while_file_is_opened_ends_the_start_and_leaves_no_socket() {
+fn a_signal_while_file_is_opened_ends_the_start() {
     let (scratch, file, server) = Server::kept("[]");
     server.stop();
     // has the start wait
@@ -83,7 +83,6 @@ fn a_signal_while_file_is_opened_ends_the_start_and_leaves_no_socket() {
     eventually("the end", || child.try_wait().unwrap());
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), output.stderr), (Some(0), vec![]));
-    assert!(!fs::exists(&socket).unwrap());
 }
 
 #[test]
