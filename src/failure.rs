@@ -57,7 +57,7 @@ impl fmt::Display for Failure {
             Self::TokenFile(file, error) => write!(f, "cannot use the token file {file}: {error}"),
             Self::Listen(endpoint, error) => {
                 let (reason, choice): (&dyn fmt::Display, _) = match error.kind() {
-                    ErrorKind::AddrInUse => (&"another program does already", "another address"),
+                    ErrorKind::AddrInUse => (&"it is in use already", "another address"),
                     ErrorKind::AddrNotAvailable => (&"this host has no such address", "another"),
                     ErrorKind::PermissionDenied => {
                         (error, "a port from 1024 on, or a directory that this user may write,")

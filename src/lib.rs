@@ -252,11 +252,8 @@ fn log_advice(
     loaded: Option<LoadedTokens>,
 ) {
     options.warnings.iter().for_each(|warning| log::warn!("{warning}"));
-    if let (true, Some(name)) = (is_activated, &options.listen_name) {
-        log::warn!(
-            "{name} does nothing: the service manager hands over the sockets; change the .socket \
-             unit"
-        );
+    if is_activated {
+        log::info!("the service manager hands over the sockets: --listen does nothing");
     }
     if let Some(url) = &options.follow {
         log::info!("follows {url}: changes are made there");

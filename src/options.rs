@@ -2,21 +2,19 @@
 //! each value, and whether the options go together; opens no file.
 
 use std::env;
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::parser::ValueSource;
+use clap::error::{ContextKind, ContextValue};
 use clap::{
     Arg, ArgAction, Command, CommandFactory as _, FromArgMatches as _, Parser, ValueEnum, ValueHint,
 };
 use log::LevelFilter;
 
 use crate::follower::parse_url;
-use crate::server::{Endpoint, clash};
+use crate::server::Endpoint;
 use crate::service::{BasePath, parse_host, parse_origin};
 
 /// The last paragraph of the help.
@@ -57,7 +55,7 @@ pub(crate) struct Options {
     pub(crate) follow: Option<String>,
 
     /// Token for that service; read again whenever it is sent
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "follow")]
     pub(crate) follow_token_file: Option<PathBuf>,
 
     /// Path that everything is served below, as in /api
@@ -91,6 +89,7 @@ pub(crate) struct Options {
 
     /// Reads of colors and metrics need a token, too
     #[arg(long, value_name = "BOOL", value_parser = bool_parser())]
+    #[arg(requires_if("true", "token_file"))]
     pub(crate) private: bool,
 
     /// Let the web pages of this origin use it; repeatable
@@ -115,12 +114,8 @@ pub(crate) struct Options {
     pub(crate) check: bool,
 
     /// Print the list of --data as JSON, in use or not; recovers it first
-    #[arg(long, conflicts_with = "check")]
+    #[arg(long, conflicts_with = "check", requires = "data")]
     pub(crate) dump: bool,
-
-    /// The name of the option or the variable that sets `listen`; `None` if neither does.
-    #[arg(skip)]
-    pub(crate) listen_name: Option<String>,
 
     /// Logged once the service listens.
     #[arg(skip)]
@@ -135,47 +130,11 @@ impl Options {
     }
 
     fn try_read() -> clap::error::Result<Self> {
-        let line: Vec<OsString> = env::args_os().collect();
-        // First without the variables: what is wrong below is wrong in a variable.
-        Self::command().try_get_matches_from(&line)?;
         let mut command = Self::command().mut_args(with_variable);
         let matches = command
-            .try_get_matches_from_mut(&line)
+            .try_get_matches_from_mut(env::args_os())
             .map_err(|error| name_variable(&command, error))?;
-        // Messages name what the operator has set: the option or its variable.
-        let name_of = |id: &str| match matches.value_source(id) {
-            Some(ValueSource::EnvVariable) => variable(id),
-            _ => option(id),
-        };
-        let is_default = matches.value_source("listen") == Some(ValueSource::DefaultValue);
-        let options = Self {
-            listen_name: (!is_default).then(|| name_of("listen")),
-            warnings: warnings(&command),
-            ..Self::from_arg_matches(&matches)?
-        };
-        match options.conflict(name_of) {
-            Some(conflict) => Err(command.error(ErrorKind::ArgumentConflict, conflict)),
-            None => Ok(options),
-        }
-    }
-
-    /// Why the options contradict each other; `None` if they do not.
-    fn conflict(&self, name_of: impl Fn(&str) -> String) -> Option<String> {
-        if let Some(clash) = clash(&self.listen) {
-            Some(format!("{}: {clash}", name_of("listen")))
-        } else if self.private && self.token_file.is_none() {
-            Some(format!("{} needs {}", name_of("private"), option("token_file")))
-        } else if self.follow_token_file.is_some() && self.follow.is_none() {
-            Some(format!("{} needs {}", name_of("follow_token_file"), option("follow")))
-        } else if self.dump && self.data.is_none() {
-            Some("--dump needs --data".to_owned())
-        } else if self.access_log != AccessLog::None && self.log_level < LevelFilter::Info {
-            let level = self.log_level.as_str().to_ascii_lowercase();
-            let at = format!("{} {level}", name_of("log_level"));
-            Some(format!("{} logs nothing at {at}: it needs info or debug", name_of("access_log")))
-        } else {
-            None
-        }
+        Ok(Self { warnings: warnings(&command), ..Self::from_arg_matches(&matches)? })
     }
 
     pub(crate) fn worker_count(&self) -> usize {
@@ -241,9 +200,15 @@ fn with_variable(arg: Arg) -> Arg {
 
 /// Puts the name of the variable into an error about its value. There, clap names the option.
 fn name_variable(command: &Command, mut error: clap::Error) -> clap::Error {
-    let option = error.get(ContextKind::InvalidArg).map(ToString::to_string);
-    let arg = command.get_arguments().find(|arg| option.as_ref() == Some(&arg.to_string()));
-    if let Some(name) = arg.and_then(variable_of) {
+    let text = |kind| error.get(kind).map(ToString::to_string);
+    let (option, value) = (text(ContextKind::InvalidArg), text(ContextKind::InvalidValue));
+    let is_it = |arg: &&Arg| {
+        let variable = arg.get_env().and_then(env::var_os).unwrap_or_default();
+        let variable = variable.to_string_lossy();
+        option.as_ref() == Some(&arg.to_string())
+            && value.as_ref().is_some_and(|value| variable.split(',').any(|part| part == value))
+    };
+    if let Some(name) = command.get_arguments().find(is_it).and_then(variable_of) {
         error.insert(ContextKind::InvalidArg, ContextValue::String(name));
     }
     error
@@ -271,7 +236,8 @@ fn warnings(command: &Command) -> Vec<String> {
 
 /// The variable that was probably meant by an unknown one: that of the option which clap suggests.
 fn meant(command: &Command, name: &str) -> Option<String> {
-    let option = option(&name.strip_prefix(PREFIX)?.to_ascii_lowercase());
+    let option = name.strip_prefix(PREFIX)?.to_ascii_lowercase().replace('_', "-");
+    let option = format!("--{option}");
     let parsed = command.clone().try_get_matches_from(["colors", &option]);
     let suggested =
         parsed.err().and_then(|error| Some(error.get(ContextKind::SuggestedArg)?.to_string()));
@@ -283,17 +249,10 @@ fn meant(command: &Command, name: &str) -> Option<String> {
     command.get_arguments().find(has_name).and_then(variable_of)
 }
 
-fn option(id: &str) -> String {
-    format!("--{}", id.replace('_', "-"))
-}
-
-fn variable(id: &str) -> String {
-    format!("{PREFIX}{}", id.to_ascii_uppercase())
-}
-
 /// The variable of an option, unless that has no value: `--check`, `--dump`, `--help`, `--version`.
 fn variable_of(arg: &Arg) -> Option<String> {
-    arg.get_action().takes_values().then(|| variable(arg.get_id().as_str()))
+    let takes_values = arg.get_action().takes_values();
+    takes_values.then(|| format!("{PREFIX}{}", arg.get_id().as_str().to_ascii_uppercase()))
 }
 
 fn bool_parser() -> impl TypedValueParser<Value = bool> {

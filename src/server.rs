@@ -92,7 +92,7 @@ use std::sync::{Arc, Mutex};
 pub(crate) use accept::AcceptLoop;
 use limits::spare_connections;
 pub(crate) use limits::{connections_max, control_group_limit, memory_max, raise_descriptor_limit};
-pub(crate) use listen::{Endpoint, Listener, check, clash, inherited, listen};
+pub(crate) use listen::{Endpoint, Listener, check, inherited, listen};
 
 use crate::http::keep_alive_fields;
 use crate::server_state::ServerState;

@@ -9,7 +9,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::ptr;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -50,16 +49,6 @@ impl Endpoint {
     /// Whether this is a TCP address that other hosts may reach.
     pub(crate) fn is_open(&self) -> bool {
         matches!(self, Self::Tcp(_)) && !self.is_loopback()
-    }
-
-    /// Whether listening on this endpoint rules out listening on `other` as well. An IPv6 wildcard
-    /// covers IPv4, see [`listen`].
-    fn covers(&self, other: &Self) -> bool {
-        let (Self::Tcp(one), Self::Tcp(two)) = (self, other) else { return self == other };
-        // With port 0, the kernel picks a free one.
-        one.port() != 0
-            && one.port() == two.port()
-            && (one == two || one.ip().is_unspecified() && (one.is_ipv6() || two.is_ipv4()))
     }
 
     /// The text between the endpoint and a path: a colon for a unix socket, as in nginx's
@@ -112,17 +101,6 @@ impl fmt::Display for Endpoint {
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
-}
-
-/// Why one process cannot listen on all these endpoints; `None` if it can.
-pub(crate) fn clash(endpoints: &[Endpoint]) -> Option<String> {
-    let mut pairs = endpoints.iter().flat_map(|one| endpoints.iter().map(move |two| (one, two)));
-    let (one, two) = pairs.find(|(one, two)| !ptr::eq(*one, *two) && one.covers(two))?;
-    Some(if one == two {
-        format!("{one} is given twice")
-    } else {
-        format!("{one} covers {two}: leave that out")
-    })
 }
 
 /// A listening socket. It is closed, but never shut down, since another process may have it as
