@@ -30,7 +30,6 @@ const FLUSH_TIME: Duration = Duration::from_millis(500);
 /// How long [`end`] waits if one of the lines says why the process ends.
 const FAILURE_FLUSH_TIME: Duration = Duration::from_secs(2);
 const CLIENT_WARNINGS_MAX: u64 = 5; // of one kind, per second
-const PREFLIGHT_WARNINGS_MAX: u64 = 1; // per second
 const FAULTS_MAX: u64 = 100; // per second
 const EXCERPT_CHARS: usize = 200; // after escaping
 
@@ -52,9 +51,6 @@ pub(crate) static WRONG_TOKENS: Limiter =
 /// Requests refused with 403: changes from other origins, and requests for foreign hosts.
 pub(crate) static FORBIDDEN: Limiter =
     Limiter::new(Level::Warn, CLIENT_WARNINGS_MAX, "warnings about requests refused with 403");
-/// Preflights refused to pages of other origins. A page may send many, and one line says it all.
-pub(crate) static PREFLIGHTS: Limiter =
-    Limiter::new(Level::Warn, PREFLIGHT_WARNINGS_MAX, "warnings about refused preflights");
 /// Connections closed or not accepted for lack of a resource, such as memory or descriptors.
 pub(crate) static CONNECTIONS: Limiter =
     Limiter::new(Level::Warn, CLIENT_WARNINGS_MAX, "warnings about connections");

@@ -9,7 +9,7 @@ use tiny_http::StatusCode;
 use crate::http::{Challenge, Request, Response};
 use crate::logging::{self, excerpt};
 use crate::options::AccessLog;
-use crate::service::{Service, refused_preflight};
+use crate::service::Service;
 
 /// A response, and what it answers.
 pub(super) struct Exchange<'a> {
@@ -36,10 +36,6 @@ pub(super) fn log(service: &Service, exchange: &Exchange<'_>) {
         logging::WRONG_TOKENS.log(format_args!("a wrong token from {}", client()));
     } else if response.status == StatusCode(403) {
         logging::FORBIDDEN.log(format_args!("{detail}"));
-    } else if let Some(refused) =
-        request.and_then(|request| refused_preflight(&service.options, request))
-    {
-        logging::PREFLIGHTS.log(format_args!("{refused}"));
     }
     let is_logged = service.options.access_log == AccessLog::All
         || (service.options.access_log == AccessLog::Changes && response.is_change);

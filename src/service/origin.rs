@@ -38,18 +38,6 @@ pub(super) fn allowed_origin<'a>(options: &Options, request: &'a Request) -> Opt
     options.allow_origin.iter().any(|allowed| allowed == origin).then_some(origin)
 }
 
-/// What the log says of a preflight whose origin is not allowed: the browser will refuse the
-/// request that it is for. The response is an ordinary 204, so nothing else tells.
-pub(crate) fn refused_preflight(options: &Options, request: &Request) -> Option<String> {
-    let origin = given(&request.kept().origin)?;
-    if !request.is_preflight() || allowed_origin(options, request).is_some() {
-        return None;
-    }
-    // No option takes `null`, or what is no origin at all.
-    let advice = if parse_origin(origin).is_ok() { ALLOW_ORIGIN } else { "" };
-    Some(format!("refused a preflight from the origin {}{advice}", excerpt(origin)))
-}
-
 /// Whether a request is from a page of the service, from an allowed one, or from no browser: the
 /// algorithm of `http.CrossOriginProtection` of Go 1.25. An empty field, which no browser sends,
 /// counts as none, as in Go.
@@ -66,9 +54,6 @@ fn may_change(options: &Options, request: &Request) -> bool {
     }
 }
 
-/// Which option would allow what an origin was refused.
-const ALLOW_ORIGIN: &str = "; --allow-origin with it would allow that";
-
 /// The 403 for a change that a page of another origin asks for, as far as the browser says.
 fn cross_origin(request: &Request) -> Response {
     let origin = given(&request.kept().origin);
@@ -79,7 +64,7 @@ fn cross_origin(request: &Request) -> Response {
     let advice = match given(&request.kept().sec_fetch_site) {
         // No option takes `null`, or what is no origin at all.
         _ if origin.is_none_or(|origin| parse_origin(origin).is_err()) => "",
-        Some(_) => ALLOW_ORIGIN,
+        Some(_) => "; --allow-origin with it would allow that",
         // Origin was compared with Host, which a proxy may have changed.
         None => {
             "; behind a proxy, have it keep Host (Apache: ProxyPreserveHost On); otherwise \
