@@ -6,16 +6,12 @@
 //! `--nocapture` prints those.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::net::TcpStream;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::common::client::{Client, reset_on_close};
-use crate::common::harness::{SEED, Server, eventually, long_list, wait_until};
-use crate::siege::flood::{
-    Attack, CONTENT, FIELDS, REQUEST, RESIDENT_MAX, SOON, Target, drip, narrow, pour, throw,
-};
+use crate::common::harness::{SEED, Server, long_list, wait_until};
+use crate::siege::flood::{Attack, REQUEST, RESIDENT_MAX, SOON, Target, narrow};
 
 /// How often drippers send a byte.
 const BEAT: Duration = Duration::from_millis(300);
@@ -73,26 +69,6 @@ fn clients_that_take_a_long_response_slowly_keep_nobody_waiting() {
 }
 
 #[test]
-fn a_burst_of_connections_is_served_at_once() {
-    let target = Target::alone(|| Server::durable(SEED, &[]));
-    // a connection for which there is no room is tried again after a second, in each burst; a busy
-    // machine is slow in some of them only
-    eventually("a burst is served at once", || {
-        let begun = Instant::now();
-        let mut clients: Vec<Client> =
-            target.connections(256).into_iter().map(Client::new).collect();
-        for client in &mut clients {
-            client.send(REQUEST);
-        }
-        for client in &mut clients {
-            client.response().expect_status(200);
-        }
-        (begun.elapsed() < Duration::from_secs(1)).then_some(())
-    });
-    target.check_recovery();
-}
-
-#[test]
 fn clients_that_pipeline_without_end_keep_no_light_client_waiting() {
     let target = Target::alone(|| Server::durable(SEED, &[]));
     let alone = target.time(50).median();
@@ -103,44 +79,6 @@ fn clients_that_pipeline_without_end_keep_no_light_client_waiting() {
     // answered, it would take ten times as long
     let most = Duration::from_millis(250) + 1000 * alone;
     assert!(beside_them < most, "{beside_them:?}, alone {alone:?}");
-    target.check_recovery();
-}
-
-#[test]
-fn all_of_it_at_once_keeps_no_legitimate_client_waiting() {
-    let target =
-        Target::alone(|| Server::durable(SEED, &["--request-timeout", "2", "--keep-alive", "1"]));
-    let address = target.server.address;
-    let over = AtomicBool::new(false);
-    let idle = target.connections(500);
-    let drippers = Attack::drip(address, 500, BEAT);
-    let times = thread::scope(|scope| {
-        let repeat = |attack: &'static (dyn Fn(SocketAddr) + Sync)| {
-            scope.spawn(|| {
-                while !over.load(Relaxed) {
-                    attack(address);
-                }
-            });
-        };
-        repeat(&|address| pour(address, FIELDS, "x"));
-        repeat(&|address| pour(address, CONTENT, "\r\n"));
-        repeat(&|address| {
-            drop(throw(address, &fastrand::Rng::with_seed(1).u128(..).to_ne_bytes()))
-        });
-        repeat(&|address| {
-            let mut stream = TcpStream::connect(address).unwrap();
-            reset_on_close(&stream);
-            stream.write_all(FIELDS.as_bytes()).unwrap();
-        });
-        repeat(&|address| {
-            drop(drip(address, "GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\nGET", b"", BEAT))
-        });
-        let times = target.time_for(Duration::from_secs(3));
-        over.store(true, Relaxed);
-        times
-    });
-    assert!(times.worst() < SOON, "{:?}", times.worst());
-    drop((idle, drippers));
     target.check_recovery();
 }
 

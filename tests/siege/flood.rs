@@ -356,18 +356,3 @@ pub(crate) fn pour(address: SocketAddr, start: &str, again: &str) {
     }
     panic!("the service still reads after {taken} bytes of {again:?}");
 }
-
-/// Sends bytes as far as they are taken, tells the end of them, and gives whatever comes back.
-pub(crate) fn throw(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(DEADLINE)).unwrap();
-    let mut received = Vec::new();
-    // The service may close before it has read everything.
-    let _ = stream.write_all(bytes).and_then(|()| stream.shutdown(std::net::Shutdown::Write));
-    match stream.read_to_end(&mut received) {
-        Err(error) if error.kind() == ErrorKind::WouldBlock => {
-            panic!("neither answered nor closed: {:?}", String::from_utf8_lossy(bytes))
-        }
-        _ => received,
-    }
-}

@@ -4,8 +4,6 @@
 //! Times are bounds that a slow machine keeps, not the figures that an idle one reaches.
 
 use std::io::Write;
-use std::net::TcpStream;
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,10 +11,8 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::common::client::Client;
-use crate::common::harness::{
-    Server, colors, is_installed, long_list, own_environment, skip, wait_until,
-};
-use crate::siege::flood::{CONTENT, FIELDS, REQUEST, Target, narrow};
+use crate::common::harness::{Server, long_list, wait_until};
+use crate::siege::flood::{CONTENT, FIELDS, REQUEST, Target};
 
 #[test]
 fn few_descriptors_mean_few_connections_and_nothing_worse() {
@@ -37,42 +33,6 @@ fn few_descriptors_mean_few_connections_and_nothing_worse() {
     target.check_recovery();
 }
 
-/// The limit is that of a control group, as the service finds it.
-#[test]
-fn below_a_memory_limit_all_buffers_together_fit_half_of_it() {
-    if !is_installed("unshare")
-        || !Command::new("unshare").args(["--mount", "true"]).status().unwrap().success()
-    {
-        return skip("unshare may make no namespace");
-    }
-    const LIMIT: usize = 64 * 1024 * 1024;
-    let target = Target::of(|| {
-        let script = format!(
-            "mount -t tmpfs none /sys/fs/cgroup && echo {LIMIT} >/sys/fs/cgroup/memory.max && exec \"$@\""
-        );
-        let mut command = own_environment("unshare");
-        command.args(["--mount", "sh", "-ec", &script, "sh"]);
-        command.arg(colors(&[]).get_program()).args(["--listen", "127.0.0.1:0"]);
-        command.stderr(Stdio::piped());
-        Server::spawn(command)
-    });
-    let head =
-        |length| format!("POST /colors HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
-    let unfinished = |length| head(length + 1) + &"x".repeat(length);
-    let mut clients = target.connections(1200);
-    for (number, client) in clients.iter_mut().enumerate() {
-        // those that are refused may be reset
-        let _ = client.write_all(unfinished([3900, 60_000][number % 2]).as_bytes());
-    }
-    assert!(target.time(1).worst() < Duration::from_secs(15));
-    let peak = target.server.proc_status("VmHWM") * 1024;
-    // old lists, of which there are none here, may take an eighth
-    assert!(peak < LIMIT / 3, "{peak}");
-    assert_eq!(target.server.metric("colors_connections_max"), 1024.0);
-    drop(clients);
-    target.check_recovery();
-}
-
 /// Descriptors of a service that is to reach its connection limit soon.
 const FEW_DESCRIPTORS: usize = 100;
 
@@ -89,21 +49,6 @@ fn begin_requests(clients: &mut [Client]) {
     for client in clients {
         client.send(&REQUEST[..20]);
     }
-}
-
-#[test]
-fn at_the_connection_limit_clients_that_read_nothing_give_way_to_others() {
-    let limit = connection_limit();
-    let target = Target::of(|| Server::with_descriptors(FEW_DESCRIPTORS, &[]));
-    let mut clients: Vec<TcpStream> = (0..limit).map(|_| narrow(target.server.address)).collect();
-    for client in &mut clients {
-        let requests = "GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(3);
-        client.write_all((requests + &REQUEST[..20]).as_bytes()).unwrap();
-    }
-    // some of them are closed after two seconds, and none of them is waited for
-    assert!(target.time(1).worst() < Duration::from_secs(10));
-    drop(clients);
-    target.check_recovery();
 }
 
 #[test]
