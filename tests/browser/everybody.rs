@@ -318,19 +318,6 @@ fn the_icon_is_a_picture_and_so_is_the_mark_with_its_address() {
 }
 
 #[test]
-fn nothing_moves_for_those_who_prefer_that() {
-    let Some(browser) = browse() else { return };
-    let server = Server::start(&[]);
-    for (motion, expected) in [("reduce", "0s"), ("no-preference", "0.15s")] {
-        browser.prefer("prefers-reduced-motion", motion);
-        browser.open(&server);
-        let time = "return getComputedStyle(document.querySelector('#message')).transitionDuration";
-        assert_eq!(browser.run(time), expected);
-        assert_eq!(browser.run("return document.getAnimations().length"), 0);
-    }
-}
-
-#[test]
 fn what_happens_is_read_out() {
     let Some(browser) = browse() else { return };
     let _server = browser.show(Server::start(&[]));

@@ -242,18 +242,6 @@ fn behind_a_proxy_that_does_not_pass_the_wait_the_page_asks_once_a_second() {
 }
 
 #[test]
-fn a_wait_that_ends_late_is_told_of_at_once() {
-    const FROZEN: &str = "const ask = window.fetch, set = window.setTimeout;
-        window.setTimeout = (action, time) => set(action, time === 65000 ? 100 : time);
-        window.fetch = (path, init) => init.headers.Prefer ? new Promise((_, reject) => init.signal.onabort = reject) : ask(path, init)";
-    let Some(browser) = browse() else { return };
-    browser.devtools("Page.addScriptToEvaluateOnNewDocument", json!({"source": FROZEN}));
-    let _server = browser.show(Server::start(&[]));
-    // the next request is answered
-    browser.expect_text("#told", "The service is back.");
-}
-
-#[test]
 fn the_list_is_asked_for_first_and_the_page_says_that_it_loads() {
     const HELD: &str = "const ask = window.fetch;
         const isReleased = new Promise(resolve => window.release = resolve);
@@ -270,44 +258,6 @@ fn the_list_is_asked_for_first_and_the_page_says_that_it_loads() {
     browser.run("release()");
     browser.expect_text("#count", "148 colors");
     assert_eq!(browser.text("#why"), "");
-}
-
-#[test]
-fn a_list_that_is_answered_has_all_time_to_come() {
-    const SLOW: &str = "const ask = window.fetch, set = window.setTimeout, clear = window.clearTimeout;
-        const isReleased = new Promise(resolve => window.release = resolve);
-        window.answered = 0;
-        window.limits = new Set();
-        window.setTimeout = (action, time) => { const timer = set(action, time); if (time === 15000) limits.add(timer); return timer };
-        window.clearTimeout = timer => { clear(timer); limits.delete(timer) };
-        window.fetch = async (...request) => {
-            const response = await ask(...request);
-            const text = await response.text();
-            answered++;
-            response.text = async () => { await isReleased; return text };
-            return response;
-        }";
-    let Some(browser) = browse() else { return };
-    let server = Server::start(&[]);
-    browser.devtools("Page.addScriptToEvaluateOnNewDocument", json!({"source": SLOW}));
-    browser.go_without_waiting(&format!("http://{}/", server.address));
-    browser.until("return answered === 2 && !limits.size");
-    browser.run("release()");
-    browser.expect_text("#count", "148 colors");
-}
-
-#[test]
-fn a_long_list_that_changes_is_loaded_less_often() {
-    const PAUSES: &str = "const set = window.setTimeout;
-        window.pauses = [];
-        window.setTimeout = (action, time) => { pauses.push(time); return set(action, time) }";
-    let Some(browser) = browse() else { return };
-    browser.devtools("Page.addScriptToEvaluateOnNewDocument", json!({"source": PAUSES}));
-    for (length, pause) in [(148, 200), (12_340, 1234)] {
-        let colors = vec![json!({"name": "a", "value": "#123456"}); length];
-        let _server = browser.show(Server::with_seed(&json!(colors).to_string(), &[]));
-        browser.until(&format!("return pauses.includes({pause})"));
-    }
 }
 
 #[test]

@@ -33,33 +33,6 @@ fn ten_thousand() -> Server {
 }
 
 #[test]
-fn pictures_are_made_in_light_dark_at_phone_width_and_on_a_large_screen() {
-    let Some(browser) = browse() else { return };
-    let server = Server::start(&[]);
-    for (name, scheme, width, height) in [
-        ("light.png", "light", 1440, 900),
-        ("dark.png", "dark", 1440, 900),
-        ("phone.png", "light", 320, 640),
-        ("phone-dark.png", "dark", 320, 640),
-        ("4k.png", "light", 3840, 2160),
-    ] {
-        browser.prefer("prefers-color-scheme", scheme);
-        browser.resize(width, height);
-        browser.open(&server);
-        browser.expect_controls();
-        keep(&browser, name);
-    }
-    let many = ten_thousand();
-    browser.prefer("prefers-color-scheme", "light");
-    browser.resize(1440, 900);
-    browser.open(&many);
-    keep(&browser, "10000.png");
-    browser.run("const order = document.querySelector('#order'); order.value = 'hue'; order.onchange(); scrollTo(0, 40000)");
-    browser.until("return [...document.querySelectorAll('li')].some(li => li.getBoundingClientRect().top > innerHeight)");
-    keep(&browser, "10000-hue.png");
-}
-
-#[test]
 fn readmes_picture_is_small_and_made_here() {
     let file = project("docs/page.webp");
     let Some(browser) = browse() else { return };

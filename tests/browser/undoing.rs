@@ -1,8 +1,8 @@
-//! What undo takes back, and saves that take long: nothing that a person did or typed gets lost.
+//! What undo takes back: nothing that a person did gets lost.
 
 use serde_json::json;
 
-use crate::browser::actions::{CONTROL, DELETE, ENTER, ESCAPE};
+use crate::browser::actions::{CONTROL, DELETE};
 use crate::browser::driver::{Browser, browse};
 use crate::common::harness::Server;
 
@@ -185,25 +185,6 @@ fn a_color_that_could_not_be_deleted_comes_back() {
     browser.run("release()");
     browser.expect_text("#told", "Somebody was faster: ink is #222222 now. Nothing was changed.");
     assert_eq!(browser.names(), ["red", "ink", "lime", "snow", "gold"]);
-}
-
-#[test]
-fn a_slow_save_is_sent_once_and_its_failure_leaves_what_was_typed() {
-    let Some(browser) = browse() else { return };
-    browser.expect("412 (Precondition Failed)");
-    let server = open(&browser);
-    hold(&browser, "PUT");
-    browser.edit("ink");
-    browser.fill("#value", "#111111");
-    browser.press(&[ENTER, ENTER, ENTER]);
-    browser.until("return sent");
-    server.ask("PUT", "/colors/ink", r##"{"value":"#222222"}"##);
-    browser.press(&[ESCAPE]);
-    browser.run("release()");
-    browser
-        .expect_text("#refusal", "Somebody was faster: ink is #222222 now. Nothing was changed.");
-    assert_eq!(browser.value("#value"), "#111111");
-    assert_eq!(browser.run("return sent"), 1);
 }
 
 #[test]
