@@ -514,19 +514,6 @@ fn a_copy_that_a_wrong_clock_makes_look_old_is_kept_and_the_backup_fails() {
 }
 
 #[test]
-fn an_unchanged_list_costs_no_copy_whether_the_service_runs_or_not() {
-    let backup = Backup::new().with_copies(&["01", "02"]);
-    let server = backup.serve();
-    for _ in 0..2 {
-        assert!(backup.run("2").status.success());
-        assert_eq!(backup.copies(), ["02", COPY]);
-    }
-    server.stop();
-    assert!(backup.run("2").status.success());
-    assert_eq!(backup.copies(), ["02", COPY]);
-}
-
-#[test]
 fn a_backup_that_fails_keeps_every_copy_and_says_why() {
     let no_list = "it does not exist, or is empty; name the file of a service, or a copy, with \
                    --data\nbackup: FILE cannot be read, see above";
@@ -550,18 +537,4 @@ fn a_backup_that_fails_keeps_every_copy_and_says_why() {
         assert!(error.trim_end().ends_with(&message), "{error}");
         assert_eq!(backup.copies(), ["01", "02"]);
     }
-}
-
-#[test]
-fn the_installed_backup_finds_the_program_that_was_installed_with_it() {
-    if !is_installed("make") {
-        return;
-    }
-    let backup = Backup::new();
-    make(&backup.scratch, "install", &[]);
-    let _server = backup.serve();
-    let script = backup.scratch.0.join("usr/local/lib/colors/backup");
-    let output = backup.run_script(&script, "/usr/bin:/bin", "7");
-    assert!(output.status.success(), "{output:?}");
-    assert_eq!(backup.copies(), [COPY]);
 }
