@@ -88,28 +88,18 @@ fn with_allowed_hosts_the_host_counts_on_every_tcp_listener_and_on_no_unix_socke
 }
 
 #[test]
-fn pages_of_the_service_and_of_allowed_origins_may_change_the_list() {
+fn pages_of_the_service_and_of_allowed_origins_and_other_programs_may_change_the_list() {
     for fields in [
         "Host: localhost:8080\r\nSec-Fetch-Site: same-origin\r\nOrigin: http://localhost:8080\r\n",
         "Host: localhost:8080\r\nOrigin: http://localhost:8080\r\n",
         "Host: localhost\r\nSec-Fetch-Site: cross-site\r\nOrigin: https://friend.example\r\n",
+        // programs need no field, and no content type
+        "Host: 127.0.0.1:8080\r\nAccept: text/html\r\n",
+        "Host: 127.0.0.1:8080\r\nContent-Type: application/x-www-form-urlencoded\r\n",
+        "Host: 127.0.0.1:8080\r\nContent-Type: ?\r\n",
     ] {
         let server = Server::start(&["--allow-origin", "https://friend.example"]);
         check_changes(&server, fields, [201, 200, 200]);
-    }
-}
-
-#[test]
-fn other_programs_need_no_field_and_no_content_type() {
-    let server = Server::start(&[]);
-    for content_type in
-        ["", "Content-Type: application/x-www-form-urlencoded\r\n", "Content-Type: ?\r\n"]
-    {
-        check_changes(
-            &server,
-            &format!("Host: 127.0.0.1:8080\r\n{content_type}Accept: text/html\r\n"),
-            [201, 200, 200],
-        );
     }
 }
 
