@@ -1,44 +1,19 @@
 //! Speaks HTTP to the service byte by byte. Every response read here passes the checks that hold
 //! for all.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::{Error, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::Once;
 use std::time::{Duration, Instant};
 
-use crate::common::harness::{DEADLINE, figures};
+use crate::common::harness::DEADLINE;
 
 /// A client's end of a connection.
 pub(crate) struct Client<S = TcpStream> {
     pub(crate) stream: S,
     received: Vec<u8>,
-}
-
-thread_local! {
-    /// What this thread has read last, for a test that fails to print.
-    static LAST: RefCell<Option<Response>> = const { RefCell::new(None) };
-}
-
-/// Remembers a response, which is printed if its thread panics: an assertion of a status does not
-/// have the message.
-fn remember(response: &Response) {
-    static HOOK: Once = Once::new();
-    HOOK.call_once(|| {
-        let report = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |panic| {
-            report(panic);
-            if let Some(Response { status, fields, content }) =
-                LAST.try_with(RefCell::take).ok().flatten()
-            {
-                figures(&format!("the last response: {status} {content:.1000} {fields:?}"));
-            }
-        }));
-    });
-    LAST.set(Some(response.clone()));
 }
 
 /// A response that passed the checks which hold for every one.
@@ -231,7 +206,6 @@ impl<S: Read + Write> Client<S> {
                 assert_eq!(response.content.pop(), Some('\n'), "{response:?}");
                 assert!(!response.content.contains('\n'), "{response:?}");
             }
-            remember(&response);
             check_content(&response, method);
         }
         response

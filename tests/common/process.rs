@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::common::harness::{
@@ -16,11 +16,6 @@ impl Server {
     pub(crate) fn below_strace(options: &[impl AsRef<OsStr>], arguments: &[&str]) -> Option<Self> {
         let arguments = [&["--listen", "127.0.0.1:0"], arguments].concat();
         Some(Self::spawn(colors_below_strace(options, &arguments)?))
-    }
-
-    /// Processor time it has used, in hundredths of a second; `None` once it has ended.
-    pub(crate) fn cpu_ticks(&self) -> Option<u64> {
-        cpu_ticks_of(self.pid())
     }
 
     /// A number of the process's status in proc(5), by its name; sizes are in KiB.
@@ -44,9 +39,10 @@ impl Server {
     /// has stopped.
     pub(crate) fn pause(&self) {
         self.signal(rustix::process::Signal::STOP);
-        let directory = PathBuf::from(format!("/proc/{}", self.pid()));
-        eventually("the service is stopped", || {
-            process_stat(&directory).filter(|stat| stat[0] == "T")
+        wait_until("the service is stopped", || {
+            let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap();
+            // the name before the state is in parentheses and may contain anything
+            stat.rsplit_once(") ").unwrap().1.starts_with('T')
         });
     }
 
@@ -122,25 +118,6 @@ pub(crate) fn on_log_of(file: &str, call: &str, what: &str) -> [String; 8] {
     let (trace, inject) = (format!("trace={call}"), format!("inject={call}:{what}"));
     let log = format!("{file}-wal");
     ["-o", "/dev/null", "-P", &log, "-e", &trace, "-e", &inject].map(str::to_owned)
-}
-
-/// The fields of `stat` from the state on (proc_pid_stat(5)); `None` if the process or thread has
-/// ended.
-fn process_stat(directory: &Path) -> Option<Vec<String>> {
-    let stat = fs::read_to_string(directory.join("stat")).ok()?;
-    // the name before it is in parentheses and may contain anything
-    Some(stat.rsplit_once(") ")?.1.split(' ').map(str::to_owned).collect())
-}
-
-/// Processor time in user and in kernel mode.
-fn cpu_ticks(stat: &[String]) -> u64 {
-    stat[11].parse::<u64>().unwrap() + stat[12].parse::<u64>().unwrap()
-}
-
-/// Processor time that a process has used, in hundredths of a second; `None` once it has ended.
-pub(crate) fn cpu_ticks_of(process: u32) -> Option<u64> {
-    let stat = process_stat(Path::new(&format!("/proc/{process}")))?;
-    (stat[0] != "Z").then(|| cpu_ticks(&stat))
 }
 
 /// The sockets of a process, each once, however many descriptors lead to it.

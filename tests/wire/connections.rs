@@ -1,12 +1,11 @@
-//! When a connection stays open and when it closes, that many may be open at once, and that they
-//! wait for each other no longer than they have to.
+//! When a connection stays open and when it closes, and that many may be open at once.
 
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::common::client::{Client, request};
-use crate::common::harness::{Server, long_list};
+use crate::common::client::Client;
+use crate::common::harness::Server;
 
 #[test]
 fn the_version_and_the_connection_field_decide_whether_it_stays_open() {
@@ -81,45 +80,6 @@ fn a_request_that_is_there_in_time_is_answered_however_late_it_is_seen() {
 }
 
 #[test]
-fn connections_that_were_slow_to_read_use_no_processor_once_all_is_answered() {
-    let seed = long_list(2_600_000);
-    let server = Server::with_seed(&seed, &["--keep-alive", "1"]);
-    let mut clients: Vec<Client> = (0..8).map(|_| server.connect()).collect();
-    let long = "GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(4);
-    let short = "GET /colors/color-7 HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(60);
-    for client in &mut clients {
-        client.send(&long).send(&short);
-    }
-    let list = format!(r#"{{"data":{seed}}}"#);
-    std::thread::scope(|scope| {
-        for client in &mut clients {
-            scope.spawn(|| {
-                (0..4).for_each(|_| assert!(client.response().content == list));
-                let color = r##"{"name":"color-7","value":"#000007"}"##;
-                (0..60).for_each(|_| client.response().expect(200, color));
-            });
-        }
-    });
-    let before = server.cpu_ticks().expect("it runs");
-    clients.iter_mut().for_each(Client::expect_close);
-    // ticks are hundredths of a second, and the wait takes one second
-    let ticks = server.cpu_ticks().expect("it runs") - before;
-    assert!(ticks < 50, "waiting for a request kept the processor busy: {ticks} ticks");
-}
-
-#[test]
-fn what_comes_behind_the_last_request_does_not_cost_its_answer() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
-    client
-        .send("GET /colors HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-        .send(vec![b'x'; 300_000]);
-    let response = client.response();
-    assert_eq!((response.status, response.closes()), (200, true));
-    client.expect_close();
-}
-
-#[test]
 fn a_long_color_reaches_slow_readers_whole_however_many_they_are() {
     // the last one is read when all others were, which a busy machine takes long for
     let server = Server::start(&["--max-body", "16MiB", "--request-timeout", "5m"]);
@@ -137,30 +97,4 @@ fn a_long_color_reaches_slow_readers_whole_however_many_they_are() {
     }
     let peak = server.proc_status("VmHWM");
     assert!(peak < 128 * 1024, "{peak} KiB");
-}
-
-#[test]
-fn a_change_waits_for_no_more_than_one_that_takes_long() {
-    let colors =
-        (0..3000).map(|number| format!(r#"{{"name":"{number}","value":"{number:03000}"}}"#));
-    let seed = format!("[{}]", colors.collect::<Vec<_>>().join(","));
-    let short = r#"{"name":"short","value":""}"#;
-    for start in [Server::with_seed, Server::durable] {
-        // which receives them in their order
-        let server = start(&seed, &["--workers", "1"]);
-        let mut clients: Vec<_> = (0..61).map(|_| server.connect()).collect();
-        clients.iter_mut().for_each(Client::expect_open);
-        let fields = format!("Host: localhost\r\nIf-None-Match: \"{}\"\r\n", "0".repeat(32));
-        // all of them have arrived when it goes on, however busy the machine is
-        server.pause();
-        for client in &mut clients[1..] {
-            client.send(request("POST", "/colors", &fields, r#"{"name":"long","value":""}"#));
-        }
-        clients[0].send(request("POST", "/colors", "Host: localhost\r\n", short));
-        server.signal(Signal::CONT);
-        clients.iter_mut().for_each(|client| client.response().expect_status(201));
-        let list = server.list();
-        let before = list.split(short).next().unwrap().matches(r#""long""#).count();
-        assert!(before < 30, "{before} of 60 were made before it");
-    }
 }

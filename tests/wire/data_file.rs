@@ -6,9 +6,8 @@ use std::ops::Range;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Signal, geteuid};
@@ -85,19 +84,6 @@ fn entity_tags_survive_a_restart() {
         let [first, second] = servers.each_ref().map(|server| server.ask("GET", target, ""));
         first.expect_field(200, "etag", Some(second.field("etag").unwrap()));
     }
-}
-
-#[test]
-fn a_file_whose_time_is_past_2038_is_used() {
-    let (_scratch, file, server) = Server::kept(&format!("[{A}]"));
-    server.stop();
-    let past_32_bits = UNIX_EPOCH + Duration::from_secs(1 << 33);
-    fs::File::open(&file).unwrap().set_modified(past_32_bits).unwrap();
-    assert_eq!(stored(&file), format!(r#"{{"data":[{A}]}}"#));
-    let server = Server::start(&["--data", &file]);
-    server.ask("DELETE", "/colors/a", "").expect_status(200);
-    server.stop();
-    assert_eq!(stored(&file), r#"{"data":[]}"#);
 }
 
 #[test]
@@ -287,38 +273,6 @@ fn sqlite3_reads_and_copies_the_list_while_it_changes() {
         }
     });
     assert_eq!(stored(&file), server.list());
-}
-
-#[test]
-fn a_reader_that_stays_makes_the_wal_grow_until_it_goes() {
-    if !is_installed("sqlite3") {
-        return;
-    }
-    let scratch = Scratch::new();
-    let file = scratch.file("colors.db");
-    let server = Server::with_data(&format!("[{A}]"), &file, &["--max-body", "1MiB"]);
-    let mut shell = Command::new("sqlite3");
-    let mut shell = shell.arg(&file).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut input = shell.stdin.take().unwrap();
-    std::io::Write::write_all(&mut input, b"BEGIN; SELECT count(*) FROM color;\n").unwrap();
-    std::io::Read::read_exact(shell.stdout.as_mut().unwrap(), &mut [0; 2]).unwrap();
-    let mut client = server.connect();
-    let mut update = |digit: usize, length: usize| {
-        // another value each time: SQLite writes nothing when nothing changes
-        let content = format!(r#"{{"value":"{}"}}"#, (digit % 10).to_string().repeat(length));
-        client.ask("PUT", "/colors/a", &content).expect_status(200);
-    };
-    let wal_length = || fs::metadata(format!("{file}-wal")).unwrap().len();
-    for number in 0..80 {
-        update(number, 1_000_000);
-    }
-    assert!(wal_length() > 64 * 1024 * 1024, "{}", wal_length());
-    drop(input);
-    shell.wait().unwrap();
-    for number in 0..3 {
-        update(number, 10);
-    }
-    assert!(wal_length() <= 4 * 1024 * 1024, "{}", wal_length());
 }
 
 #[test]

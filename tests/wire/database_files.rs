@@ -173,27 +173,6 @@ fn a_full_disk_of_small_blocks_is_an_error_and_never_a_signal() {
 }
 
 #[test]
-fn an_shm_that_grows_during_a_save_on_a_full_disk_ends_nothing() {
-    let Some(disk) = SmallDisk::mount(16) else { return };
-    let file = disk.file("colors.db");
-    Server::with_data(&format!("[{A}]"), &file, &[]).stop();
-    // more frames in a save than the service's own databases have
-    let connection = rusqlite::Connection::open(&file).unwrap();
-    connection.execute_batch("PRAGMA journal_mode=DELETE; PRAGMA page_size=512; VACUUM").unwrap();
-    drop(connection);
-    let long = format!(r#"{{"name":"b","value":"{}"}}"#, "x".repeat(6_000_000));
-    // the disk is full when the third block of FILE-shm, for frames from 8,159 on, is used
-    for free in (4260..4330).step_by(8) {
-        let server = Server::start(&["--data", &file, "--max-body", "16MiB"]);
-        disk.fill(free);
-        assert_eq!(server.ask("POST", "/colors", &long).message(), refused(FULL), "{free} KiB");
-        disk.make_room();
-        server.ask("PUT", "/colors/a", "{}").expect_status(200);
-        server.stop();
-    }
-}
-
-#[test]
 fn a_link_beside_the_file_is_not_followed() {
     let (scratch, file, server) = Server::kept(&format!("[{A}]"));
     server.stop();

@@ -151,25 +151,6 @@ fn a_follower_has_the_lists_of_its_writer_in_their_order() {
 }
 
 #[test]
-fn one_change_in_a_long_list_is_a_few_pages_in_the_copy() {
-    let list: Vec<_> =
-        (0..100_000).map(|number| format!(r#"{{"name":"{number}","value":"0"}}"#)).collect();
-    let writer = Server::with_seed(&format!("[{}]", list.join(",")), &[]);
-    let scratch = Scratch::new();
-    let file = scratch.file("copy.db");
-    let follower = follow(&writer, &["--data", &file]);
-    let written = || fs::metadata(format!("{file}-wal")).unwrap().len();
-    let before = written();
-    for value in ["1", "2", "3"] {
-        let color = format!(r#"{{"name":"5000","value":"{value}"}}"#);
-        writer.ask("PUT", "/colors/5000", &color).expect_content(&color);
-        wait_until("it is there", || follower.ask("GET", "/colors/5000", "").content == color);
-    }
-    // The list has 3 MB.
-    assert!(written() - before < 200_000, "{}", written() - before);
-}
-
-#[test]
 fn a_copy_outlives_its_writer_and_can_take_its_place() {
     let (writer_scratch, _, writer) = Server::kept(r#"[{"name":"a","value":"1"}]"#);
     let scratch = Scratch::new();

@@ -13,10 +13,8 @@ use rustix::process::Signal;
 
 use crate::common::client::Client;
 use crate::common::harness::{
-    Scratch, Server, colors, colors_inheriting, eventually, in_time, own_environment, run,
-    wait_until,
+    Scratch, Server, colors, colors_inheriting, eventually, own_environment, run, wait_until,
 };
-use crate::common::process::colors_below_strace;
 
 /// A service with a unix socket at `path`, next to its TCP one.
 fn on_unix(path: &str, arguments: &[&str]) -> Server {
@@ -110,35 +108,6 @@ fn a_file_that_came_in_its_place_is_left_alone() {
 }
 
 #[test]
-fn of_two_that_start_at_once_on_one_path_the_second_is_refused() {
-    // between the look at the file and its removal, and before anybody can connect
-    for call in ["?unlink,unlinkat", "listen"] {
-        let (_scratch, path) = socket();
-        drop(UnixListener::bind(&path).unwrap());
-        let (trace, inject) = (format!("trace={call}"), format!("{call}:delay_enter=300000"));
-        let options = ["-qq", "-o", "/dev/null", "-e", &trace, "-e", &format!("inject={inject}")];
-        let endpoint = format!("unix:{path}");
-        let arguments = ["--listen", &endpoint];
-        let start = || Some(colors_below_strace(&options, &arguments)?.spawn().unwrap());
-        let Some(first) = start() else { return };
-        let mut services = [first, start().unwrap()];
-        let refused = in_time(|| {
-            services.iter_mut().position(|service| service.try_wait().unwrap().is_some())
-        });
-        let is_served = in_time(|| UnixStream::connect(&path).ok()).is_some();
-        let outputs = services.map(|mut service| {
-            service.kill().unwrap();
-            service.wait_with_output().unwrap()
-        });
-        let refused = &outputs[refused.unwrap_or_else(|| panic!("{call}: both run"))];
-        let log = std::str::from_utf8(&refused.stderr).unwrap();
-        let reason = format!("cannot listen on {endpoint}: it is in use already;");
-        assert!(refused.status.code() == Some(1) && log.contains(&reason), "{call}: {log}");
-        assert!(is_served, "{call}");
-    }
-}
-
-#[test]
 fn a_file_on_which_somebody_listens_or_that_is_no_socket_is_not_replaced() {
     let (scratch, path) = socket();
     let _server = on_unix(&path, &[]);
@@ -181,26 +150,6 @@ fn sockets_from_the_parent_take_precedence_and_outlive_the_service() {
 }
 
 #[test]
-fn a_connection_on_an_inherited_socket_has_the_options_of_any_other() {
-    let (_scratch, path) = socket();
-    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
-    let unix = UnixListener::bind(&path).unwrap();
-    let server = Server::spawn(colors_inheriting(tcp, unix, &["--workers", "1"]));
-    // each would keep the only worker if its socket could block
-    let mut clients: Vec<_> = (0..3).map(|_| server.connect()).collect();
-    clients.iter_mut().for_each(Client::expect_open);
-    let mut others: Vec<_> = (0..3).map(|_| Client::on_unix(&path)).collect();
-    others.iter_mut().for_each(Client::expect_open);
-    // a response of two segments is not held back for the client's acknowledgement, which takes 40
-    // ms
-    let begun = std::time::Instant::now();
-    for _ in 0..50 {
-        clients[0].ask("GET", "/colors", "");
-    }
-    assert!(begun.elapsed() < std::time::Duration::from_secs(2), "{:?}", begun.elapsed());
-}
-
-#[test]
 fn a_descriptor_that_does_not_listen_is_refused() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let connection = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -210,19 +159,6 @@ fn a_descriptor_that_does_not_listen_is_refused() {
                     .socket unit, or unset LISTEN_FDS";
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(log.trim_end().split_once("[ERROR] ").unwrap().1, expected);
-}
-
-#[test]
-fn descriptors_that_are_not_for_this_process_are_left_alone() {
-    for variables in [
-        &[("LISTEN_FDS", "2")][..],
-        &[("LISTEN_FDS", "2"), ("LISTEN_PID", "1")],
-        &[("LISTEN_FDS", "2"), ("LISTEN_PID", "")],
-    ] {
-        let mut command = colors(&["--listen", "127.0.0.1:0"]);
-        command.envs(variables.iter().copied());
-        Server::spawn(command).connect().expect_open();
-    }
 }
 
 /// A client that says nothing for longer may be disconnected by a service that stops: it looks

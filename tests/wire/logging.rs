@@ -1,11 +1,10 @@
 //! The log: what a line says, and that neither a client nor a reader who has stopped reading can do
 //! harm through it.
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::fd::OwnedFd;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -16,27 +15,8 @@ use crate::common::harness::{
     wait_until,
 };
 
-/// Longest start or end of a service whose log nobody reads; each waits half a second for the log
-/// at most, a start that fails two.
+/// Longest end of a service whose log nobody reads; it waits half a second for the log at most.
 const SOON: Duration = Duration::from_secs(15);
-
-#[track_caller]
-fn end_soon(child: &mut Child) -> Option<i32> {
-    let begun = Instant::now();
-    let status = eventually("the service ends", || child.try_wait().unwrap());
-    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
-    status.code()
-}
-
-/// Both ends of a pipe that takes no more.
-fn full_pipe() -> (OwnedFd, OwnedFd) {
-    let (reader, mut writer) = std::io::pipe().unwrap();
-    rustix::io::ioctl_fionbio(&writer, true).unwrap();
-    while writer.write(&[b' '; 1024]).is_ok() {}
-    while writer.write(b" ").is_ok() {}
-    rustix::io::ioctl_fionbio(&writer, false).unwrap();
-    (reader.into(), writer.into())
-}
 
 /// The text of a line, without time and level.
 #[track_caller]
@@ -94,46 +74,9 @@ fn a_log_that_nobody_reads_stalls_no_request_and_says_later_what_is_missing() {
     // nor does the end wait for it
     (0..3_000).for_each(|_| client.expect_open());
     signal_child(&child, Signal::TERM);
-    assert_eq!(end_soon(&mut child), Some(0));
-}
-
-#[test]
-fn neither_start_nor_end_waits_for_a_pipe_that_is_full() {
-    let scratch = Scratch::new();
-    let socket = scratch.0.join("s");
-    let (_unread, full) = full_pipe();
-    let mut child = colors(&["--listen", &format!("unix:{}", socket.display())])
-        .stderr(full.try_clone().unwrap())
-        .spawn()
-        .unwrap();
-    eventually("it listens", || UnixStream::connect(&socket).ok());
-    Client::on_unix(&socket).expect_open();
-    signal_child(&child, Signal::TERM);
-    assert_eq!(end_soon(&mut child), Some(0));
-    for (arguments, code) in [(["--seed", "no/such/file.json"], 1), (["--no-such", "option"], 2)] {
-        let mut child = colors(&arguments).stderr(full.try_clone().unwrap()).spawn().unwrap();
-        assert_eq!(end_soon(&mut child), Some(code));
-    }
-}
-
-#[test]
-fn what_a_client_sends_is_cut_and_escaped() {
-    let server = Server::start(&["--access-log"]);
-    let long = "y".repeat(20_000);
-    server.connect().send(format!("GET /colors HTTP/1.1\r\nHost: {long}\r\n\r\n")).response();
-    server.ask_with(
-        "DELETE",
-        &format!("/colors/{long}"),
-        &format!("Origin: http://a\"{long}\r\n"),
-        "",
-    );
-    server.ask(&long, "/colors/red", "").expect_status(501);
-    let log = server.log_when("six lines", |log| log.lines().count() == 6);
-    assert!(log.lines().all(|line| line.len() < 600), "{log}");
-    assert!(log.lines().any(|line| line.contains(" - 501 ") && line.len() < 200), "{log}");
-    assert!(log.contains(&format!("the host \"{}\"…; ", "y".repeat(200))), "{log}");
-    assert!(log.contains(&format!("DELETE \"/colors/{}\"… 403 ", "y".repeat(192))), "{log}");
-    assert!(log.contains("http://a\\\"yyy"), "{log}");
+    let begun = Instant::now();
+    let status = eventually("the service ends", || child.try_wait().unwrap());
+    assert!(status.success() && begun.elapsed() < SOON, "{:?}", begun.elapsed());
 }
 
 #[test]
@@ -200,39 +143,6 @@ fn a_refused_request_is_logged_with_what_was_read_of_its_head() {
             server.log().lines().any(|logged| text(logged).starts_with(line))
         });
     }
-}
-
-#[test]
-fn warnings_that_clients_cause_are_few_and_the_others_counted() {
-    let server = Server::start(&[]);
-    let begun = Instant::now();
-    let mut client = server.connect();
-    let mut refuse = || {
-        let response =
-            client.ask_with("DELETE", "/colors/red", "Origin: http://evil.example\r\n", "");
-        assert_eq!(response.status, 403);
-    };
-    (0..300).for_each(|_| refuse());
-    let mut refused = 300;
-    let counted = |line: &str| {
-        text(line)
-            .strip_suffix(" more warnings about requests refused with 403 were left out)")?
-            .rsplit_once('(')?
-            .1
-            .parse::<usize>()
-            .ok()
-    };
-    // the first line of another second says how many were left out before it
-    let said = eventually("all are counted", || {
-        refuse();
-        refused += 1;
-        let log = server.log();
-        let said = log.matches("refused a change from the origin").count();
-        let left_out: usize = log.lines().filter_map(counted).sum();
-        (left_out > 0 && said + left_out == refused).then_some(said)
-    });
-    let seconds = begun.elapsed().as_secs() as usize + 1;
-    assert!((5..=5 * seconds).contains(&said), "{said} lines in {seconds} s");
 }
 
 #[test]

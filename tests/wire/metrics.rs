@@ -86,68 +86,9 @@ fn every_request_is_counted_once_by_method_and_class_of_status() {
     wait_until("two connections", || server.metric("colors_connections") == 2.0);
 }
 
-#[test]
-fn a_request_for_a_long_list_that_could_wait_is_counted_once() {
-    let server = Server::with_seed(&long_list(1_000_000), &[]);
-    let mut client = server.connect();
-    // the second request ends the wait of the first
-    let waits = "If-None-Match: *\r\nPrefer: wait=300\r\n";
-    let request = |fields| format!("GET /colors HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
-    client.send(request(waits) + &request("If-None-Match: *\r\n"));
-    (0..2).for_each(|_| client.response().expect_status(304));
-    let answered = |page: &str| 2.0 + value(page, &requests("GET", "2xx"));
-    let page = eventually("the last pass has ended", || {
-        Some(page(&server)).filter(|page| value(page, IMMEDIATE) >= answered(page))
-    });
-    check(&page, &[(&requests("GET", "3xx"), 2.0), (IMMEDIATE, answered(&page))]);
-}
-
 /// Event loops by default.
 fn workers() -> usize {
     std::thread::available_parallelism().map_or(2, |processors| processors.get().max(2))
-}
-
-#[test]
-fn each_reason_of_closing_a_connection_is_counted_and_logged_at_debug() {
-    let arguments = ["--request-timeout", "0.3", "--keep-alive", "0.1", "--log-level", "debug"];
-    let server = Server::with_seed(&long_list(9_000_000), &arguments);
-    let silent = server.connect();
-    let mut unfinished = server.connect();
-    unfinished.send("GET / HTTP/1.1\r\n");
-    let mut unread = server.connect();
-    unread.send("GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    let closed = |reason| format!("colors_connections_closed_total{{reason=\"{reason}\"}}");
-    eventually("they are closed", || {
-        let page = page(&server);
-        let is_counted = |reason| value(&page, &closed(reason)) >= 1.0;
-        ["idle", "request", "unread"].into_iter().all(is_counted).then_some(())
-    });
-    for (stream, reason) in [(&silent.stream, "idle"), (&unread.stream, "unread")] {
-        let line = format!("[DEBUG] closed {}: {reason}\n", stream.local_addr().unwrap());
-        wait_until("the reason is logged", || server.log().contains(&line));
-    }
-}
-
-#[test]
-fn the_times_are_those_of_requests() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
-    for _ in 0..100 {
-        client.expect_open();
-    }
-    let page = eventually("the last pass has ended", || {
-        Some(page(&server)).filter(|page| value(page, IMMEDIATE) >= 100.0)
-    });
-    let count = value(&page, IMMEDIATE);
-    let sum = value(&page, "colors_http_request_duration_seconds_sum{durable=\"false\"}");
-    assert!(sum > count * 1e-6 && sum < 60.0, "{sum}");
-    let bucket = "colors_http_request_duration_seconds_bucket{durable=\"false\",le=";
-    let buckets = page.lines().filter_map(|line| line.strip_prefix(bucket)?.split_once("} "));
-    let (bounds, counts): (Vec<&str>, Vec<f64>) =
-        buckets.map(|(bound, count)| (bound, count.parse::<f64>().unwrap())).unzip();
-    assert!(counts.is_sorted(), "cumulative: {counts:?}");
-    assert_eq!((bounds[0], bounds[21]), (r#""0.00001""#, r#""+Inf""#));
-    assert_eq!(counts[21], count);
 }
 
 #[test]
@@ -207,32 +148,6 @@ fn the_list_is_told_by_its_size_alone() {
             &[("colors_colors", colors), ("colors_list_bytes", (list + "\n").len() as f64)],
         );
     }
-}
-
-#[test]
-fn the_process_is_told_of() {
-    let server = Server::start(&[]);
-    let page = page(&server);
-    let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs_f64();
-    assert!((now - value(&page, "process_start_time_seconds")).abs() < 60.0);
-    let resident = server.proc_status("VmRSS") as f64 * 1024.0;
-    assert!((value(&page, "process_resident_memory_bytes") / resident - 1.0).abs() < 0.5);
-    assert!(!page.contains("_fds"), "thousands of descriptors take milliseconds to count: {page}");
-    assert_eq!(
-        value(&page, &format!("colors_build_info{{version=\"{}\"}}", env!("BUILD_VERSION"))),
-        1.0
-    );
-}
-
-#[test]
-fn warnings_are_counted_also_those_that_are_left_out() {
-    let server = Server::start(&[]);
-    let before = server.metric("colors_log_warnings_total");
-    for _ in 0..20 {
-        let origin = "Origin: http://evil.example\r\n";
-        server.ask_with("PUT", "/colors/red", origin, "").expect_status(403);
-    }
-    assert_eq!(server.metric("colors_log_warnings_total") - before, 20.0);
 }
 
 /// Runs promtool, which has to succeed and to say nothing on standard error.

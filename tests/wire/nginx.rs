@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::thread;
 
-use crate::common::harness::{long_list, run, wait_until};
+use crate::common::harness::{run, wait_until};
 use crate::common::proxy::{CLOSED, Proxy, field};
 use crate::wire::waiting::waiting;
 
@@ -69,40 +69,6 @@ fn a_color_that_nginx_does_not_reach_has_no_location() {
         assert_eq!(server.ask("GET", &target, "").content, color);
         proxy.read(&target).expect_status(status);
     }
-}
-
-#[test]
-fn connections_to_the_service_are_kept_and_a_long_list_passes_whole() {
-    let Some(proxy) = Proxy::start() else { return };
-    let entry = |number| format!(r##"{{"name":"color-{number}","value":"#{number:06x}"}}"##);
-    let colors = long_list(900_000);
-    let seed = proxy.scratch.write("seed.json", &colors);
-    let server = proxy.service(&["--seed", &seed, "--access-log"]);
-    assert!(proxy.read("/colors").content == format!(r#"{{"data":{colors}}}"#));
-    for number in 0..50 {
-        assert_eq!(proxy.read(&format!("/colors/color-{number}")).content, entry(number));
-    }
-    let log =
-        server.log_when("a line for each request", |log| log.matches("] unix GET").count() == 51);
-    assert!(!log.contains("WARN"), "{log}");
-}
-
-#[test]
-fn a_read_has_what_was_acknowledged_before_and_there_is_none_while_the_service_is_down() {
-    let Some(proxy) = Proxy::start() else { return };
-    let server = proxy.service(&[]);
-    for round in 0..20 {
-        let content = format!(r#"{{"name":"red","value":"{round}"}}"#);
-        assert_eq!(server.ask("PUT", "/colors/red", &content).content, content);
-        assert_eq!(proxy.read("/colors/red").content, content);
-    }
-    server.stop();
-    for target in ["/colors/red", "/colors", "/health"] {
-        proxy.read(target).expect_status(502);
-    }
-    proxy.ask("PUT", "/colors/red", "", r#"{"value":"1"}"#).expect_status(502);
-    let _server = proxy.service(&[]);
-    assert_eq!(proxy.read("/colors/red").content, r##"{"name":"red","value":"#ff0000"}"##);
 }
 
 /// What curl needs for each of four writes to a seed's colors.
@@ -190,24 +156,6 @@ fn with_a_token_whoever_has_it_may_write() {
     assert_eq!(server.list(), before);
     assert_eq!(statuses(&proxy, &["-H", &header]), [201, 200, 200, 200]);
     assert!(proxy.curl("/colors/red", &[]).1.ends_with("{\"name\":\"red\",\"value\":\"1\"}\n"));
-}
-
-#[test]
-fn a_private_color_is_never_given_to_a_client_without_a_token() {
-    let Some(proxy) = Proxy::start() else { return };
-    let [option, file] = with_token(&proxy);
-    let _server = proxy.service(&[&option, &file, "--private"]);
-    let header = format!("Authorization: Bearer {TOKEN}");
-    for target in ["/colors/red", "/colors"] {
-        for _ in 0..3 {
-            let (status, text) = proxy.curl(target, &["-H", &header]);
-            assert!(status == 200 && text.contains("#ff0000"), "{text}");
-            for arguments in [&[][..], &["-I"], &["-H", "Authorization: Bearer wrong"]] {
-                let (status, text) = proxy.curl(target, arguments);
-                assert!(status == 401 && !text.contains("#ff0000"), "{text}");
-            }
-        }
-    }
 }
 
 #[test]

@@ -299,56 +299,6 @@ fn a_color_follows_the_last_whatever_id_that_has() {
 }
 
 #[test]
-fn a_program_that_commits_all_the_time_is_one_warning() {
-    let shared = Shared::start(&format!("[{A},{B}]"));
-    let mut client = shared.server.connect();
-    for step in 0..500 {
-        shared.run(&format!("UPDATE color SET value = '{step}' WHERE name = 'a'"));
-        client.ask("PUT", "/colors/b", &format!(r#"{{"value":"{step}"}}"#)).expect_status(200);
-    }
-    assert_eq!(client.ask("GET", "/colors/a", "").content, r#"{"name":"a","value":"499"}"#);
-    let log = shared.server.stop();
-    let warning = "another program has changed the list; it has 2 colors now\n";
-    assert_eq!(log.matches(warning).count(), 1, "{log}");
-    assert_eq!(log.lines().count(), 3, "{log}");
-}
-
-/// The system calls that a service without requests makes in four seconds; `None` if strace is not
-/// installed.
-fn calls_when_idle(arguments: &[&str]) -> Option<usize> {
-    let scratch = Scratch::new();
-    let trace = scratch.0.join("trace");
-    let server = Server::below_strace(&["-ttt", "-o", trace.to_str().unwrap()], arguments)?;
-    let mut client = server.connect();
-    client.ask("GET", "/colors/a?before", "").expect_status(200);
-    client.expect_nothing_for(Duration::from_secs(6));
-    client.ask("GET", "/colors/a?after", "").expect_status(200);
-    server.stop();
-    let trace = fs::read_to_string(trace).unwrap();
-    let time = |line: &str| line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap();
-    let end = trace.lines().find(|line| line.contains("GET /colors/a?after")).map(time).unwrap();
-    let is_idle = |line: &&str| (end - 4.5..end - 0.5).contains(&time(line));
-    Some(trace.lines().filter(is_idle).count())
-}
-
-#[test]
-fn an_idle_service_sleeps_and_looks_at_its_database_once_a_second() {
-    let scratch = Scratch::new();
-    let seed = scratch.write("seed", format!("[{A}]"));
-    let file = scratch.file("colors.db");
-    Server::with_data(&format!("[{A}]"), &file, &[]).stop();
-    let cases = [(&["--seed", &seed], 0..=0), (&["--data", &file], 8..=60)];
-    thread::scope(|scope| {
-        for (arguments, expected) in cases {
-            scope.spawn(move || {
-                let Some(calls) = calls_when_idle(arguments) else { return };
-                assert!(expected.contains(&calls), "{calls} calls in 4 s: {arguments:?}");
-            });
-        }
-    });
-}
-
-#[test]
 fn changes_wait_for_another_program_that_writes_but_not_one_after_the_other() {
     let shared = Shared::start(&format!("[{A}]"));
     let server = &shared.server;

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use rustix::process::Signal;
 
-use crate::common::client::{Response, assert_same_list, request};
+use crate::common::client::{Response, request};
 use crate::common::harness::{Scratch, Server, stored, wait_until};
 use crate::common::process::on_log_of;
 
@@ -51,24 +51,6 @@ fn the_list_is_what_was_sent_in_order_with_duplicates_and_without_further_fields
         client.ask("PUT", "/colors", r#"[{"name":"a","value":"1"},{"name":"a","value":"2"}]"#);
         assert_eq!(client.ask("GET", "/colors/a", "").content, r#"{"name":"a","value":"1"}"#);
         assert!(client.ask("GET", "/health", "").content.contains(r#""colors":2,"#));
-    }
-}
-
-#[test]
-fn a_list_that_is_longer_than_a_buffer_may_be_chunked_and_comes_back_whole() {
-    for server in Server::of_both_kinds("[]") {
-        let list = list_of((0..20_000).map(|number| (number, number)));
-        let chunks: Vec<String> = list
-            .as_bytes()
-            .chunks(9999)
-            .map(|c| format!("{:x}\r\n{}\r\n", c.len(), str::from_utf8(c).unwrap()))
-            .collect();
-        let mut client = server.connect();
-        client.send(format!("PUT /colors HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n{}0\r\n\r\n", chunks.concat()));
-        assert!(client.response().content == list);
-        // on the same connection, at once
-        assert!(client.ask("PUT", "/colors", &list).content == list);
-        assert_same_list(&server.list(), &list);
     }
 }
 
@@ -172,18 +154,4 @@ fn on_a_full_disk_the_old_list_stays() {
         assert!(again.list() == long_list(0), "{write}");
         again.ask("PUT", "/colors", "[]").expect_status(200);
     }
-}
-
-#[test]
-fn a_list_with_one_other_color_is_one_page_on_the_disk() {
-    let list =
-        |value| list_of((0..20_000).map(|number| (number, if number == 9 { value } else { 0 })));
-    let (_scratch, file, server) = Server::kept(&list(0));
-    server.ask("PUT", "/colors", &list(1)).expect_content(&list(1));
-    // The list has some 700 KiB. A page has 4 KiB.
-    let written = std::fs::metadata(format!("{file}-wal")).unwrap().len();
-    assert!((4096..64 * 1024).contains(&written), "{written}");
-    assert_eq!(server.list(), list(1));
-    server.stop();
-    assert_eq!(stored(&file), list(1));
 }

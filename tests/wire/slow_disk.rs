@@ -1,5 +1,4 @@
-//! Changes that wait for the disk: readers do not wait with them, waiting uses no processor time,
-//! and each change gets its own answer.
+//! Changes that wait for the disk: readers do not wait with them, and each change gets its own answer.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -8,7 +7,7 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 
 use crate::common::client::{Client, Response, request, reset_on_close};
 use crate::common::harness::{Scratch, Server, eventually, long_list, stored, wait_until};
-use crate::common::process::{cpu_ticks_of, on_log_of};
+use crate::common::process::on_log_of;
 
 /// A service whose disk finishes no save before it is told to.
 struct Stalled {
@@ -49,22 +48,6 @@ impl Stalled {
     /// speed.
     fn release(&self) {
         self.server.end_strace();
-    }
-
-    /// The process of strace.
-    fn tracer(&self) -> u32 {
-        self.server.proc_status("TracerPid") as u32
-    }
-
-    /// Processor time that the service has used, and strace for it: most of the time that a system
-    /// call takes is strace's.
-    fn cpu_ticks(&self) -> u64 {
-        [self.server.pid(), self.tracer()].into_iter().filter_map(cpu_ticks_of).sum()
-    }
-
-    /// The colors of the list as the next start reads them.
-    fn stored(&self) -> String {
-        stored(&self.file)
     }
 }
 
@@ -139,39 +122,9 @@ fn no_reader_waits_for_the_disk_and_nothing_large_is_kept_for_it() {
 }
 
 #[test]
-fn requests_behind_a_change_wait_for_it_without_using_the_processor() {
-    let Some(disk) = Stalled::start(LIST, &[]) else { return };
-    let mut client = disk.server.connect();
-    // more than the service reads in advance, so that its socket stays readable
-    let behind = 4000;
-    client.send(update("2"));
-    disk.wait_for_save();
-    let mut sender = client.stream.try_clone().unwrap();
-    std::thread::scope(|scope| {
-        let sending = scope.spawn(move || {
-            let requests = "GET /colors/a HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(behind);
-            std::io::Write::write_all(&mut sender, requests.as_bytes()).unwrap();
-        });
-        wait_until("requests wait to be read", || {
-            sending.is_finished() || disk.server.queued_bytes().1 > 0
-        });
-        let before = disk.cpu_ticks();
-        client.expect_nothing_for(Duration::from_secs(1));
-        // ticks are hundredths of a second, and the wait takes one second
-        let ticks = disk.cpu_ticks() - before;
-        assert!(ticks < 15, "waiting for the disk kept the processor busy: {ticks} ticks");
-        disk.release();
-        for _ in 0..=behind {
-            assert_eq!(client.response().content, r#"{"name":"a","value":"2"}"#);
-        }
-    });
-    client.expect_open();
-}
-
-#[test]
 fn the_end_waits_for_a_disk_that_hangs_no_longer_than_for_a_client() {
     let Some(disk) = Stalled::start(LIST, &[]) else { return };
-    let tracer = Pid::from_raw(disk.tracer() as i32).unwrap();
+    let tracer = Pid::from_raw(disk.server.proc_status("TracerPid") as i32).unwrap();
     let mut client = disk.server.connect();
     client.send(update("2"));
     disk.wait_for_save();
@@ -214,7 +167,7 @@ fn a_client_that_leaves_before_its_change_is_saved_leaves_the_change_and_nothing
         ["first", "closed", "reset"].iter().all(|name| server.list().contains(name))
     });
     assert_eq!(server.list().matches("\"name\"").count(), 4);
-    assert_eq!(disk.stored(), server.list());
+    assert_eq!(stored(&disk.file), server.list());
     wait_until("all connections are closed", || server.connections() == 0);
     wait_until("no thread is left behind", || server.proc_status("Threads") <= threads + 2);
     let log = server.log();
@@ -259,29 +212,8 @@ fn changes_that_are_saved_together_fail_together_and_what_changes_nothing_does_n
         assert!(response.message().starts_with(message), "{response:?}");
     }
     let list = disk.server.list();
-    assert_eq!(disk.stored(), list);
+    assert_eq!(stored(&disk.file), list);
     assert_eq!(list.matches("\"name\"").count(), 2);
-}
-
-#[test]
-fn clients_that_leave_their_changes_behind_take_no_more_memory_than_others() {
-    let Some(disk) = Stalled::start(LIST, &[]) else { return };
-    let mut first = disk.server.connect();
-    first.send(update("2"));
-    disk.wait_for_save();
-    // 117 MiB of changes, all but 32 MiB of which have to be refused
-    let long = update(&"3".repeat(60_000));
-    for _ in 0..2000 {
-        let mut client = disk.server.connect();
-        client.send(&long);
-        reset_on_close(&client.stream);
-    }
-    disk.wait_until_received();
-    let peak = disk.server.proc_status("VmHWM");
-    assert!(peak < 96 * 1024, "{peak} KiB");
-    disk.release();
-    assert_eq!(first.response().content, r#"{"name":"a","value":"2"}"#);
-    wait_until("all connections are closed", || disk.server.connections() <= 1);
 }
 
 #[test]

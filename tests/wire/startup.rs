@@ -1,10 +1,9 @@
 //! From the command line to the first request, and everything that keeps it from getting there.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
 use std::process::Stdio;
 
+use crate::common::client::request;
 use crate::common::harness::{Scratch, Server, colors, own_environment, run};
 
 /// The text of the one log line, without time and level.
@@ -12,22 +11,6 @@ use crate::common::harness::{Scratch, Server, colors, own_environment, run};
 fn only_line(log: &str) -> &str {
     assert_eq!(log.lines().count(), 1, "{log}");
     log.trim_end().split_once("[ERROR] ").unwrap().1
-}
-
-#[test]
-fn a_log_line_is_written_in_one_go() {
-    // each write arrives by itself
-    let (ours, theirs) = std::os::unix::net::UnixDatagram::pair().unwrap();
-    let status = colors(&["--seed", "none.json"])
-        .stderr(std::os::fd::OwnedFd::from(theirs))
-        .status()
-        .unwrap();
-    assert_eq!(status.code(), Some(1));
-    let mut bytes = [0; 1024];
-    let length = ours.recv(&mut bytes).unwrap();
-    let line = std::str::from_utf8(&bytes[..length]).unwrap();
-    assert!(line.contains(" [ERROR] cannot read the seed none.json: "), "{line:?}");
-    assert!(line.ends_with('\n'), "{line:?}");
 }
 
 #[test]
@@ -95,23 +78,14 @@ fn help_and_version_go_to_standard_output() {
 #[test]
 fn the_access_log_has_a_line_for_every_request() {
     let server = Server::start(&["--access-log"]);
-    let mut stream = TcpStream::connect(server.address).unwrap();
-    stream
-        .write_all(b"GET /colors/a%0A\"?b HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: 203.0.113.9\r\nConnection: close\r\n\r\n")
-        .unwrap();
-    let mut response = Vec::new();
-    stream.read_to_end(&mut response).unwrap();
-    server.connect().send("nonsense\r\n\r\n").response();
-    let log = server.log_when("two lines", |log| log.lines().count() == 3);
-    let lines: Vec<&str> =
-        log.lines().skip(1).map(|line| line.split_once("[INFO] ").unwrap().1).collect();
-    let words: Vec<&str> = lines[0].split(' ').collect();
-    assert!(words[0].starts_with("127.0.0.1:"), "{log}");
-    assert_eq!(&words[1..4], ["GET", r#""/colors/a%0A\"""#, "404"], "{log}");
+    let mut client = server.connect();
+    let address = client.stream.local_addr().unwrap();
+    let fields = "Host: localhost\r\nX-Forwarded-For: 203.0.113.9\r\nConnection: close\r\n";
+    client.send(request("GET", "/colors/a%0A\"?b", fields, ""));
     // of the whole response, its head included
-    assert_eq!(words[4].parse(), Ok(response.len()), "{log}");
-    assert!(words[5].ends_with("us"), "{log}");
-    assert!(lines[1].contains(" - 400 "), "{log}");
+    let length = client.whatever_comes().len();
+    let expected = format!(r#"[INFO] {address} GET "/colors/a%0A\"" 404 {length} "#);
+    server.log_when("the line", |log| log.contains(&expected));
 }
 
 #[test]
