@@ -2,7 +2,7 @@
 //! accepted connections inherit.
 
 use std::fmt;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,7 +17,7 @@ use rustix::fs::{Access, Mode};
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
-use crate::files::{FileId, within};
+use crate::files::FileId;
 
 /// Length of the kernel's queue of connections that are not accepted yet. The kernel caps it at
 /// `net.core.somaxconn`, 4,096 by default.
@@ -224,9 +224,6 @@ fn configure(socket: Socket, user_timeout: Duration) -> io::Result<Listener> {
     Ok(Listener { file: None, socket, endpoint: Endpoint::Unix(path.unwrap_or_default()) })
 }
 
-/// Longest wait for another start that binds a socket in the same directory.
-const DIRECTORY_TIME: Duration = Duration::from_secs(2);
-
 /// A socket file that this process created; dropping this removes it.
 struct SocketFile {
     path: PathBuf,
@@ -242,9 +239,6 @@ impl SocketFile {
         // The new file has the mode of the socket less the umask (unix_bind_bsd in the kernel's
         // net/unix/af_unix.c). To change its mode by its path could follow a link.
         rustix::fs::fchmod(socket, Mode::from_raw_mode(mode))?;
-        // Another start must not find the same stale file, and then remove the one that is bound
-        // here.
-        let _lock = lock_directory_of(path);
         // To bind fails where there is a file.
         remove_stale(path, &address)?;
         // The umask belongs to the process. The only other thread there is, the log's, makes no
@@ -269,14 +263,6 @@ impl Drop for SocketFile {
 fn directory_of(path: &Path) -> &Path {
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
     directory.unwrap_or(Path::new("."))
-}
-
-/// Locks the directory of a path against other starts. `None` if it cannot be locked, or another
-/// program keeps it locked: then two starts at the same moment may both find one stale file.
-fn lock_directory_of(path: &Path) -> Option<File> {
-    let directory = File::open(directory_of(path)).ok()?;
-    within(DIRECTORY_TIME, || directory.try_lock().ok())?;
-    Some(directory)
 }
 
 /// Removes a socket file to which no socket is bound any more. Fails if one is, or if the file is
