@@ -55,17 +55,11 @@ impl fmt::Display for Failure {
                 )
             }
             Self::TokenFile(file, error) => write!(f, "cannot use the token file {file}: {error}"),
-            Self::Listen(endpoint, error) => {
-                let (reason, choice): (&dyn fmt::Display, _) = match error.kind() {
-                    ErrorKind::AddrInUse => (&"it is in use already", "another address"),
-                    ErrorKind::AddrNotAvailable => (&"this host has no such address", "another"),
-                    ErrorKind::PermissionDenied => {
-                        (error, "a port from 1024 on, or a directory that this user may write,")
-                    }
-                    _ => (error, "another address"),
-                };
-                write!(f, "cannot listen on {endpoint}: {reason}; choose {choice} with --listen")
-            }
+            Self::Listen(endpoint, error) => write!(
+                f,
+                "cannot listen on {endpoint}: {error}; choose another address, port or path with \
+                 --listen"
+            ),
             Self::Inherited(error) => write!(
                 f,
                 "cannot use the sockets that LISTEN_FDS hands over: {error}; fix the .socket unit, \

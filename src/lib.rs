@@ -215,11 +215,11 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     let shared = Arc::new(Shared::new(service, memory_max));
     let mut accept_loop =
         AcceptLoop::new(Arc::clone(&shared), listeners, &pool).map_err(Failure::System)?;
+    // Nothing can fail any more. A failed start logs its error alone.
+    log_start(options, &endpoints, &details, is_new);
     if let Some(follower) = follower {
         pool.execute(move || follower.run(&followed_store));
     }
-    // Nothing can fail any more. A failed start logs its error alone.
-    log_start(options, &endpoints, &details, is_new);
     log_advice(options, &endpoints, is_activated, loaded);
     let ended = accept_loop.run(&signals);
     let deadline = Instant::now() + STOP_TIME;

@@ -7,7 +7,6 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::process;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -37,19 +36,11 @@ pub(crate) fn status(text: &str) {
     tell(&format!("STATUS={}\n", text.replace('\n', " ")));
 }
 
-/// Sends a message, or drops it if sending would block. Only the first that is not sent is worth a
-/// warning.
+/// Sends a message, or drops it if sending would block.
 fn tell(message: &str) {
-    static IS_WARNED: AtomicBool = AtomicBool::new(false);
     let Some(socket) = variable(SOCKET) else { return };
-    if let Err(error) = send(&socket, message)
-        && !IS_WARNED.swap(true, Relaxed)
-    {
-        let message = message.trim_end().replace('\n', ", ");
-        log::warn!(
-            "cannot tell the service manager {message}: {SOCKET}: {error}; further messages that \
-             it does not take are dropped without a warning"
-        );
+    if let Err(error) = send(&socket, message) {
+        log::debug!("cannot tell the service manager {message:?}: {SOCKET}: {error}");
     }
 }
 

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::fs;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixListener;
@@ -59,38 +59,24 @@ impl Endpoint {
 }
 
 impl FromStr for Endpoint {
-    type Err = String;
+    type Err = &'static str;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const FORMS: &str = "give a port, an address and a port, or the path of a unix socket of at \
+                             most 107 bytes: 8080, 127.0.0.1:8080, 0.0.0.0:8080 for all addresses, \
+                             [::1]:8080, or unix:/run/colors/colors.sock";
         if let Some(path) = text.strip_prefix("unix:") {
             let fits = (1..=UNIX_PATH_BYTES_MAX).contains(&path.len());
-            return fits.then(|| Self::Unix(path.into())).ok_or_else(|| {
-                format!(
-                    "give a path of 1 to {UNIX_PATH_BYTES_MAX} bytes, as in \
-                     unix:/run/colors/colors.sock"
-                )
-            });
+            return if fits { Ok(Self::Unix(path.into())) } else { Err(FORMS) };
         }
         // 127.0.0.1 is enough for localhost: clients that try ::1 first then try 127.0.0.1
         let port = text.strip_prefix("localhost:").unwrap_or(text);
-        if let Some(port) = port.parse().ok().filter(|_| !port.starts_with('+')) {
-            return Ok(Self::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, port))));
+        match port.parse() {
+            Ok(port) if !text.starts_with('+') => {
+                Ok(Self::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, port))))
+            }
+            _ => text.parse().map(Self::Tcp).map_err(|_| FORMS),
         }
-        if let Some((ip, port)) = text
-            .rsplit_once(':')
-            .filter(|(ip, port)| ip.parse::<Ipv6Addr>().is_ok() && port.parse::<u16>().is_ok())
-        {
-            return Err(format!("an IPv6 address needs brackets: [{ip}]:{port}"));
-        }
-        if let Some(port) = text.strip_prefix('*').unwrap_or(text).strip_prefix(':') {
-            return Err(format!(
-                "say which address: 127.0.0.1:{port} for this host alone, 0.0.0.0:{port} or \
-                 [::]:{port} for all"
-            ));
-        }
-        let fix = "give an IP address and a port, as in 127.0.0.1:8080, 0.0.0.0:80 or \
-                   [::1]:8080, or a unix socket, as in unix:/run/colors/colors.sock";
-        text.parse().map(Self::Tcp).map_err(|_| fix.to_owned())
     }
 }
 

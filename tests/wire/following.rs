@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use rustix::process::Signal;
+use socket2::{Domain, Socket, Type};
 
 use crate::common::client::{assert_same_list, request};
 use crate::common::harness::{
@@ -241,7 +243,11 @@ fn a_writer_that_is_stopped_is_noticed_when_the_wait_is_over() {
 fn a_start_without_a_copy_needs_an_answer() {
     let scratch = Scratch::new();
     let file = scratch.file("copy.db");
-    let address = Server::start(&[]).address.to_string();
+    // Bound and not listening, so that nobody else gets the port.
+    let bound = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    bound.set_reuse_address(true).unwrap();
+    bound.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
+    let address = bound.local_addr().unwrap().as_socket().unwrap().to_string();
     let url = format!("http://{address}");
     let data = ["--data", &file];
     thread::scope(|scope| {

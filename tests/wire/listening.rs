@@ -113,12 +113,13 @@ fn a_file_on_which_somebody_listens_or_that_is_no_socket_is_not_replaced() {
     let _server = on_unix(&path, &[]);
     let precious = scratch.write("precious", "content");
     for (path, reason) in [
-        (&path, "it is in use already"),
+        (&path, "address in use"),
         (&precious, "there is a file that is no socket"),
         (&format!("{precious}/s"), "Not a directory (os error 20)"),
     ] {
-        let expected =
-            format!("cannot listen on unix:{path}: {reason}; choose another address with --listen");
+        let expected = format!(
+            "cannot listen on unix:{path}: {reason}; choose another address, port or path with --listen"
+        );
         assert_eq!(refusal(path), expected);
     }
     Client::on_unix(&path).expect_open();

@@ -38,7 +38,7 @@ fn a_mistake_in_variables_is_reported_by_their_names() {
         (&[("COLORS_MAX_BODY", "lots")], "invalid value 'lots' for 'COLORS_MAX_BODY': give a"),
         (&[("COLORS_READ_ONLY", "perhaps")], "invalid value 'perhaps' for 'COLORS_READ_ONLY'"),
         (&[("COLORS_LOG_LEVEL", "inf")], "invalid value 'inf' for 'COLORS_LOG_LEVEL'"),
-        (&[("COLORS_LISTEN", "8080,:80")], "invalid value ':80' for 'COLORS_LISTEN': say which"),
+        (&[("COLORS_LISTEN", "8080,:80")], "invalid value ':80' for 'COLORS_LISTEN': give a port"),
         (&[("COLORS_PRIVATE", "true")], "the following required arguments were not provided"),
     ] {
         let (code, out, error) = run(&[], variables);
@@ -164,9 +164,7 @@ fn a_port_alone_and_localhost_mean_loopback() {
 fn a_usage_error_exits_with_2_and_says_what_to_give() {
     let size = "give a size from 64 bytes to 16 MiB, as in 65536, 64K or 1MiB";
     let time = "give a time from 100ms to 24h, as in 30, 30s, 500ms or 2m";
-    let address = "give an IP address and a port, as in 127.0.0.1:8080, 0.0.0.0:80 or [::1]:8080";
-    let whose =
-        "say which address: 127.0.0.1:8080 for this host alone, 0.0.0.0:8080 or [::]:8080 for all";
+    let address = "give a port, an address and a port, or the path of a unix socket";
     for (arguments, expected) in [
         ("word", "word"),
         ("--no-such-option", "--no-such-option"),
@@ -191,9 +189,9 @@ fn a_usage_error_exits_with_2_and_says_what_to_give() {
         ("--allow-origin *", "there is no wildcard: give each origin, as in https://example.org"),
         ("--listen 127.0.0.1", address),
         ("--listen example.org:8080", address),
-        ("--listen :8080", whose),
-        ("--listen ::1:8080", "an IPv6 address needs brackets: [::1]:8080\n"),
-        ("--listen unix:", "give a path of 1 to 107 bytes, as in unix:/run/colors/colors.sock"),
+        ("--listen :8080", address),
+        ("--listen ::1:8080", address),
+        ("--listen unix:", address),
     ] {
         let (code, out, error) = run(&arguments.split(' ').collect::<Vec<_>>(), &[]);
         assert_eq!((code, out.as_str()), (Some(2), ""), "{arguments}: {error}");

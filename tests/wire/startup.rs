@@ -39,7 +39,7 @@ fn an_address_in_use_is_one_clear_line_and_leaves_no_file() {
         let (code, _, log) =
             run(&mut colors(&["--listen", &socket, "--listen", &address, "--data", file]));
         let expected = format!(
-            "cannot listen on http://{address}: it is in use already; choose another address with --listen"
+            "cannot listen on http://{address}: Address already in use (os error 98); choose another address, port or path with --listen"
         );
         assert_eq!((code, only_line(&log)), (Some(1), expected.as_str()));
         assert_eq!(scratch.names(), ["empty.db", "list.db"]);

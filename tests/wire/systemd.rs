@@ -101,13 +101,6 @@ fn the_watchdog_is_kept_quiet_by_an_idle_service_and_by_a_busy_one() {
     });
 }
 
-/// What could not be told to the manager, and why, as the log has it.
-fn untold(log: &str) -> Vec<&str> {
-    let said =
-        log.lines().filter_map(|line| line.split_once("[WARN] cannot tell the service manager "));
-    said.map(|(_, said)| said).collect()
-}
-
 #[test]
 fn a_manager_that_reads_nothing_keeps_nobody_waiting() {
     let (manager, scratch) = (Manager::new(), Scratch::new());
@@ -119,8 +112,6 @@ fn a_manager_that_reads_nothing_keeps_nobody_waiting() {
     };
     fill();
     let server = manager.start(Some(Duration::from_millis(20)), &["--data", &file]);
-    let warning = "READY=1, STATUS=ok: NOTIFY_SOCKET: Resource temporarily unavailable (os error 11); further messages that it does not take are dropped without a warning";
-    server.log_when("a warning", |log| untold(log) == [warning]);
     assert_eq!(server.ask("DELETE", "/colors/red", "").status, 200);
     // the writer has something to tell as well
     fs::remove_file(&file).unwrap();
@@ -129,7 +120,7 @@ fn a_manager_that_reads_nothing_keeps_nobody_waiting() {
     // what was dropped is told again once somebody reads
     eventually("it is ready", || Some(manager.message()).filter(|message| message == HEARTBEAT));
     fill();
-    assert_eq!(untold(&server.stop()), [warning]);
+    server.stop();
 }
 
 #[test]
