@@ -1,5 +1,6 @@
 //! The service over raw sockets and beside the programs that it works with. One file per topic.
 
+mod backup;
 mod browsers;
 mod connections;
 mod contract;
@@ -30,7 +31,7 @@ mod packaging;
 mod page;
 mod power_cut;
 mod readme;
-mod recipes;
+pub(crate) mod recipes;
 mod replacing;
 mod slow_disk;
 mod startup;
