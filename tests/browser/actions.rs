@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::browser::driver::{Browser, ELEMENT};
-use crate::common::harness::in_time;
+use crate::common::harness::{DEADLINE, within};
 
 /// Key codes (WebDriver §17.4.2).
 pub(crate) const ALT: &str = "\u{e00a}";
@@ -37,7 +37,7 @@ impl Browser {
     #[track_caller]
     pub(crate) fn expect_text(&self, selector: &str, text: &str) {
         let mut last = String::new();
-        let is_there = in_time(|| {
+        let is_there = within(DEADLINE, || {
             last = self.text(selector).replace(['\u{2068}', '\u{2069}'], "");
             (last == text).then_some(())
         });
@@ -125,6 +125,12 @@ impl Browser {
     /// Puts the focus on the tile of a name.
     pub(crate) fn focus(&self, name: &str) {
         self.run_with(&format!("({NTH_TILE})(arguments[0], 0).firstChild.focus()"), &json!([name]));
+    }
+
+    /// Checks which tile has the focus.
+    #[track_caller]
+    pub(crate) fn expect_focus(&self, name: &str) {
+        self.expect_value("return document.activeElement.firstChild.textContent", name);
     }
 
     /// Shows the list in an order.

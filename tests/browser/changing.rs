@@ -89,7 +89,7 @@ fn a_color_is_saved_once_and_shown_where_the_search_hides_it() {
     browser.run("release()");
     browser.expect_closed();
     assert_eq!(names_of(&server), ["red", "ink", "red", "sea"]);
-    browser.expect_value("return document.activeElement.firstChild.textContent", "sea");
+    browser.expect_focus("sea");
     assert_eq!(browser.value("#query"), "");
 }
 

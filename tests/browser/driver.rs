@@ -12,6 +12,7 @@ use base64::Engine as _;
 use serde_json::{Value, json};
 
 use crate::common::harness::{Scratch, Server, eventually};
+use crate::common::proxy::HOST;
 
 /// The key of an element reference (WebDriver §11).
 pub(super) const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
@@ -149,7 +150,8 @@ impl Browser {
             "--disable-sync",
             // a mouse, which a headless machine lacks
             "--blink-settings=primaryHoverType=2,availableHoverTypes=2,primaryPointerType=4,availablePointerTypes=4",
-            &format!("--host-resolver-rules=MAP {PLAIN_HOST} 127.0.0.1"),
+            "--ignore-certificate-errors", // that of nginx is its own
+            &format!("--host-resolver-rules=MAP {PLAIN_HOST} 127.0.0.1, MAP {HOST} 127.0.0.1"),
             &format!("--user-data-dir={}", profile.0.display()),
         ];
         let capabilities = json!({"goog:loggingPrefs": {"browser": "ALL"}, "goog:chromeOptions": {"args": arguments}});
@@ -338,10 +340,10 @@ impl Browser {
         );
     }
 
-    /// A picture of what is in view, as PNG, or in few bytes as WebP.
-    pub(crate) fn picture(&self, format: &str) -> Vec<u8> {
+    /// A picture of what is in view.
+    pub(crate) fn picture(&self) -> Vec<u8> {
         let picture =
-            self.devtools("Page.captureScreenshot", json!({"format": format, "quality": 82}));
+            self.devtools("Page.captureScreenshot", json!({"format": "webp", "quality": 82}));
         base64::engine::general_purpose::STANDARD.decode(picture["data"].as_str().unwrap()).unwrap()
     }
 }

@@ -1,19 +1,13 @@
 //! The page for everybody: by keyboard alone, on a phone, with preferences, and with the texts
 //! of strangers.
 
-use std::fs;
-use std::path::PathBuf;
-use std::process::Command;
-
 use serde_json::json;
 
 use crate::browser::actions::{ALT, DELETE, DOWN, END, ENTER, ESCAPE, F2, HOME, RIGHT, TAB};
-use crate::browser::driver::{Browser, browse};
+use crate::browser::driver::browse;
 use crate::browser::tiles::FITS;
-use crate::common::harness::{Scratch, Server, is_installed};
-
-/// The version of axe-core that the findings are those of.
-const AXE: &str = "axe-core@4.14.1";
+use crate::browser::with_colors;
+use crate::common::harness::Server;
 
 /// What the focus is on: the id of the element, or the name of a tile.
 const FOCUS: &str = "const {id, parentElement} = document.activeElement; return id || parentElement.querySelector('.name').textContent";
@@ -227,8 +221,7 @@ fn texts_of_strangers_are_text() {
         "a/b?c#d%41 +",
         &long,
     ];
-    let colors: Vec<_> = texts.iter().map(|text| json!({"name": text, "value": text})).collect();
-    let server = Server::with_seed(&json!(colors).to_string(), &[]);
+    let server = with_colors(texts.map(|text| (text, text)));
     browser.resize(320, 900);
     browser.open(&server);
     browser.expect_controls();
@@ -390,82 +383,4 @@ fn on_a_phone_targets_have_44_pixels_and_fields_16_and_nothing_scrolls_behind_a_
     browser.expect_value(scroll, "hidden");
     browser.click("#change");
     check("changing");
-}
-
-#[test]
-fn axe_finds_nothing_serious() {
-    if !is_installed("npm") {
-        return;
-    }
-    let Some(browser) = browse() else { return };
-    let axe = axe();
-    let scratch = Scratch::new();
-    let file = scratch.write("new.json", r#"[{"name":"red","value":"red"}]"#);
-    let seed = r##"[{"name":"red","value":"#ff0000"},{"name":"red","value":"#00ff0080"},{"name":"","value":"no color"}]"##;
-    let (full, odd) = (Server::start(&[]), Server::with_seed(seed, &[]));
-    for scheme in ["light", "dark"] {
-        browser.prefer("prefers-color-scheme", scheme);
-        for server in [&full, &odd] {
-            browser.open(server);
-            browser.expect_controls();
-            browser.run("document.querySelector('li .open').focus()");
-            browser.press(&["c"]);
-            browser.run(&axe);
-            check(&browser, "the list");
-            browser.click("#more");
-            check(&browser, "the menu");
-            browser.press(&[ESCAPE]);
-            browser.click("#showHelp");
-            check(&browser, "help");
-            browser.press(&[ESCAPE]);
-            browser.click("#add");
-            check(&browser, "adding");
-            browser.press(&[ESCAPE]);
-            for tile in ["li .open", "li:last-child .open"] {
-                browser.click(tile);
-                check(&browser, "a color");
-                browser.press(&[F2]);
-                browser.expect_fields();
-                check(&browser, "changing");
-                browser.press(&[ESCAPE]);
-            }
-            browser.give_file(&file);
-            browser.until("return document.querySelector('#incoming').open");
-            check(&browser, "a file");
-            browser.press(&[ESCAPE]);
-            browser.run(
-                "document.querySelector('#asked').textContent = 'Changes need a token'; document.querySelector('#asking').showModal()",
-            );
-            check(&browser, "the token");
-        }
-    }
-}
-
-/// Runs axe, which has to find nothing.
-#[track_caller]
-fn check(browser: &Browser, what: &str) {
-    let findings = browser.await_script(
-        "const done = arguments[0];
-        axe.run().then(({violations}) => done(violations.map(({id, impact, nodes}) => [id, impact, nodes[0].html])), error => done(String(error)))",
-    );
-    assert_eq!(findings, json!([]), "{what}");
-}
-
-/// The script of axe-core, from npm.
-fn axe() -> String {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(AXE);
-    let script = folder.join("node_modules/axe-core/axe.min.js");
-    if !script.exists() {
-        // beside it first, so that nobody finds half of it
-        let beside = Scratch::new();
-        let status = Command::new("npm")
-            .args(["install", "--silent", "--no-save", "--prefix"])
-            .arg(&beside.0)
-            .arg(AXE)
-            .status();
-        assert!(status.unwrap().success(), "npm installs {AXE}");
-        // Another test may have been faster, with the same.
-        let _ = fs::rename(&beside.0, &folder);
-    }
-    fs::read_to_string(script).unwrap()
 }

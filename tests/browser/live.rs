@@ -4,10 +4,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::browser::actions::ESCAPE;
 use crate::browser::driver::{PLAIN_HOST, browse};
-use crate::browser::proxied::Front;
-use crate::common::harness::{Server, figures, wait_until, within};
+use crate::browser::with_colors;
+use crate::common::harness::{Server, colors, figures, wait_until, within};
+use crate::wire::recipes::own_address;
+
+/// What the page says then.
+const AWAY: &str = "The service does not answer – trying again…";
 
 #[test]
 fn changes_of_others_appear_by_themselves() {
@@ -129,9 +132,7 @@ fn changes_of_others_are_read_out_once_in_five_seconds_and_hits_after_a_search()
 #[test]
 fn a_change_keeps_the_place_in_a_list_of_5000_whether_or_not_the_tile_with_the_focus_goes() {
     let Some(browser) = browse() else { return };
-    let colors: Vec<_> =
-        (0..5000).map(|number| json!({"name": number.to_string(), "value": "#99cccc"})).collect();
-    let server = browser.show(Server::with_seed(&json!(colors).to_string(), &[]));
+    let server = browser.show(with_colors((0..5000).map(|number| (number, "#99cccc"))));
     let columns = browser.run("return Math.round(document.querySelector('#list').clientWidth / document.querySelector('li').clientWidth)");
     let columns = columns.as_u64().unwrap();
     browser.focus("0");
@@ -144,10 +145,7 @@ fn a_change_keeps_the_place_in_a_list_of_5000_whether_or_not_the_tile_with_the_f
         }
         browser.expect_text("#count", &format!("4,{} colors", 1000 - focus));
         assert_eq!(browser.run(place), before);
-        browser.expect_value(
-            "return document.activeElement.firstChild.textContent",
-            focus.to_string(),
-        );
+        browser.expect_focus(&focus.to_string());
     }
 }
 
@@ -261,30 +259,27 @@ fn the_list_is_asked_for_first_and_the_page_says_that_it_loads() {
 }
 
 #[test]
-fn while_the_service_is_away_the_page_says_so_and_goes_on_when_it_is_back() {
+fn while_the_service_is_away_the_page_says_so_and_no_longer_when_it_is_back() {
     let Some(browser) = browse() else { return };
-    let front = Front::start();
-    let server = Server::start(&[]);
-    front.lead_to(&server);
-    browser.go(&front.address());
-    drop(server);
-    front.lead_nowhere();
+    let server = browser.show(Server::spawn(colors(&["--listen", &own_address(0)])));
+    let address = server.address.to_string();
     let top = "return document.querySelector('li').getBoundingClientRect().top";
     let before = browser.run(top);
-    browser.expect_text("#away", "The service does not answer – trying again…");
+    drop(server);
+    browser.expect_text("#away", AWAY);
     assert_eq!(browser.run(top), before, "it pushes nothing down");
     assert_eq!(browser.names().len(), 148);
     browser.change("azure", "red");
     browser.expect_text("#refusal", "The service does not answer");
-    browser.press(&[ESCAPE]);
-    browser.answer("accept");
-    let server = Server::with_seed(r##"[{"name":"only","value":"#111111"}]"##, &["--read-only"]);
-    front.lead_to(&server);
+    let seed = r##"[{"name":"azure","value":"#f0ffff"}]"##;
+    let server = Server::with_seed(seed, &["--listen", &address]);
     browser.expect_text("#count", "1 color");
+    browser.expect_text("#refusal", "");
+    browser.expect_text("#away", "");
     browser.expect_text("#told", "The service is back.");
-    assert_eq!(browser.text("#away"), "");
-    let add = "document.querySelector('#add')";
-    browser.until(&format!("return !{add}.checkVisibility({{visibilityProperty: true}})"));
+    drop(server);
+    browser.expect_text("#away", AWAY);
+    assert_eq!(browser.text("#told"), "");
 }
 
 #[test]
@@ -296,8 +291,7 @@ fn an_outage_before_the_first_list_is_told_of_in_the_same_place() {
         json!({"source": "const ask = window.fetch; window.reach = false; window.fetch = (...request) => reach ? ask(...request) : Promise.reject()"}),
     );
     browser.go_without_waiting(&format!("http://{}/", server.address));
-    let text = "The service does not answer – trying again…";
-    browser.expect_text("#away", text);
+    browser.expect_text("#away", AWAY);
     let place =
         "const {x, y} = document.querySelector('#away').getBoundingClientRect(); return [x, y]";
     let before = browser.run(place);
@@ -305,31 +299,6 @@ fn an_outage_before_the_first_list_is_told_of_in_the_same_place() {
     browser.expect_text("#count", "148 colors");
     browser.click("#dismiss");
     browser.run("reach = false; Object.defineProperty(document, 'hidden', {value: true, configurable: true}); document.onvisibilitychange(); delete document.hidden; document.onvisibilitychange()");
-    browser.expect_text("#away", text);
+    browser.expect_text("#away", AWAY);
     assert_eq!(browser.run(place), before);
-}
-
-#[test]
-fn no_message_of_an_outage_stays_when_the_service_is_back() {
-    let Some(browser) = browse() else { return };
-    let front = Front::start();
-    let server = Server::start(&[]);
-    front.lead_to(&server);
-    browser.go(&front.address());
-    browser.edit("azure");
-    browser.fill("#value", "red");
-    drop(server);
-    front.lead_nowhere();
-    browser.click("#save");
-    browser.expect_text("#refusal", "The service does not answer");
-    browser.expect_text("#away", "The service does not answer – trying again…");
-    let server = Server::start(&[]);
-    front.lead_to(&server);
-    browser.expect_text("#refusal", "");
-    browser.expect_text("#away", "");
-    browser.expect_text("#told", "The service is back.");
-    drop(server);
-    front.lead_nowhere();
-    browser.expect_text("#away", "The service does not answer – trying again…");
-    assert_eq!(browser.text("#told"), "");
 }

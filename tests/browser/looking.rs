@@ -1,9 +1,10 @@
 //! What the page shows: swatches, search, order, copies.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::browser::actions::{CONTROL, DELETE, DOWN, END, ENTER, ESCAPE};
 use crate::browser::driver::{PLAIN_HOST, browse};
+use crate::browser::with_colors;
 use crate::common::harness::Server;
 
 const SMALL: &str = r##"[{"name":"red","value":"#ff0000"},{"name":"ink","value":"#191970"},{"name":"snow","value":"rgb(255 250 250)"},
@@ -83,9 +84,7 @@ fn what_is_no_color_is_text_on_a_hatched_ground() {
         "#12345",
         "red blue",
     ];
-    let colors: Vec<_> =
-        values.iter().map(|value| json!({"name": value, "value": value})).collect();
-    let _server = browser.show(Server::with_seed(&json!(colors).to_string(), &[]));
+    let _server = browser.show(with_colors(values.map(|value| (value, value))));
     let grounds = browser.run("return [...document.querySelectorAll('li')].map(li => getComputedStyle(li).backgroundImage)");
     let grounds = grounds.as_array().unwrap();
     assert_eq!(grounds.len(), values.len());
@@ -110,14 +109,9 @@ fn names_are_readable_on_every_color() {
         })";
     let Some(browser) = browse() else { return };
     let mut random = fastrand::Rng::with_seed(7);
-    let mut colors: Vec<_> = (0..150)
-        .map(|_| json!({"name": "random", "value": format!("#{:06x}", random.u32(..1 << 24))}))
-        .collect();
-    colors.extend(
-        (0..100)
-            .map(|_| json!({"name": "translucent", "value": format!("#{:08x}", random.u32(..))})),
-    );
-    let server = Server::with_seed(&json!(colors).to_string(), &[]);
+    let opaque = (0..150).map(|_| format!("#{:06x}", random.u32(..1 << 24))).collect::<Vec<_>>();
+    let translucent = (0..100).map(|_| format!("#{:08x}", random.u32(..)));
+    let server = with_colors(opaque.into_iter().chain(translucent).map(|value| ("any", value)));
     for scheme in ["light", "dark"] {
         browser.prefer("prefers-color-scheme", scheme);
         browser.resize(3840, 2160);
@@ -189,7 +183,7 @@ fn search_finds_words_in_any_order_and_below_a_heading_what_is_nearest_to_a_colo
         return [tile.bottom <= heading.top, heading.bottom <= near.top, near.left]";
     browser.expect_value(order, json!([true, true, 0]));
     browser.press(&[DOWN]);
-    browser.expect_value("return document.activeElement.firstChild.textContent", "teal");
+    browser.expect_focus("teal");
     browser.click("#query");
     browser.press(&[ENTER]);
     browser.expect_text("#title", "teal");
@@ -240,9 +234,7 @@ fn the_list_is_shown_by_name_hue_and_lightness_and_as_it_is() {
 fn on_a_phone_help_is_whole_and_without_keys_the_count_is_on_one_line_and_the_menu_is_below_its_button()
  {
     let Some(browser) = browse() else { return };
-    let many: Vec<Value> =
-        (0..10_000).map(|number| json!({"name": number.to_string(), "value": "#99cccc"})).collect();
-    let server = Server::with_seed(&json!(many).to_string(), &[]);
+    let server = with_colors((0..10_000).map(|number| (number, "#99cccc")));
     // the first page of a tab does not learn that it is touched
     for (width, height) in [(1440, 900), (320, 568), (390, 844)] {
         browser.resize_as(width, height, width < 1440);
@@ -364,9 +356,7 @@ fn a_value_that_would_keep_the_browser_busy_is_drawn_as_no_color_and_says_why() 
         (mixed(10), true),
         ("oklch(from rgb(255 0 0) l c calc((h + (10 * (2 + 1)))))".to_owned(), true),
     ];
-    let colors: Vec<_> =
-        values.iter().map(|(value, _)| json!({"name": "a", "value": value})).collect();
-    let _server = browser.show(Server::with_seed(&json!(colors).to_string(), &[]));
+    let _server = browser.show(with_colors(values.iter().map(|(value, _)| ("a", value))));
     for (nth, (value, is_color)) in values.iter().enumerate() {
         browser.open_nth_color("a", nth);
         let why = "It is kept as text.";

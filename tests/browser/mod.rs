@@ -4,6 +4,7 @@
 //! they are skipped; with the variable `CI` set they fail.
 
 mod actions;
+mod axe;
 mod changing;
 mod driver;
 mod everybody;
@@ -19,9 +20,19 @@ mod tiles;
 mod tokens;
 mod undoing;
 
+use std::fmt::Display;
 use std::process::Command;
 
-use crate::common::harness::{is_installed, skip};
+use serde_json::{Value, json};
+
+use crate::common::harness::{Server, is_installed, skip};
+
+/// A service with colors of these names and values.
+fn with_colors(colors: impl IntoIterator<Item = (impl Display, impl Display)>) -> Server {
+    let color = |(name, value)| json!({"name": format!("{name}"), "value": format!("{value}")});
+    let colors: Vec<Value> = colors.into_iter().map(color).collect();
+    Server::with_seed(&json!(colors).to_string(), &[])
+}
 
 /// Whether the tests can run. Chromium ends where there is no font at all.
 fn has_chromium() -> bool {

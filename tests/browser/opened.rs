@@ -5,71 +5,38 @@ use serde_json::{Value, json};
 
 use crate::browser::actions::{DOWN, ESCAPE, F2, LEFT, RIGHT};
 use crate::browser::driver::browse;
+use crate::browser::with_colors;
 use crate::common::harness::Server;
 
 #[test]
 fn a_color_is_shown_as_it_is_stored_and_in_the_forms_of_css_with_its_contrast() {
     let Some(browser) = browse() else { return };
-    // figures of CSS Color 4 and of WCAG 2.2; what sRGB does not have is the nearest there
-    let cases = json!([
-        [
-            "#663399",
-            ["rgb(102 51 153)", "hsl(270 50% 40%)", "oklch(44.03% 0.1603 303.37)"],
-            "8.40 : 1 with white2.49 : 1 with black"
-        ],
-        [
-            "cyan",
-            ["#00ffff", "rgb(0 255 255)", "hsl(180 100% 50%)", "oklch(90.54% 0.15455 194.77)"],
-            "1.25 : 1 with white16.74 : 1 with black"
-        ],
-        [
-            "#ff000080",
-            [
-                "rgb(255 0 0 / 0.502)",
-                "hsl(0 100% 50% / 0.502)",
-                "oklch(62.8% 0.25768 29.23 / 0.502)"
-            ],
-            ""
-        ],
-        [
-            "rgb(40% 20% 60%)",
-            ["#663399", "rgb(102 51 153)", "hsl(270 50% 40%)", "oklch(44.03% 0.1603 303.37)"],
-            "8.40 : 1 with white2.49 : 1 with black"
-        ],
-        [
-            "oklch(70% 0.2 150)",
-            ["~#00bf54", "~rgb(0 191 84)", "~hsl(146.4 100% 37.5%)"],
-            "2.46 : 1 with white8.51 : 1 with black"
-        ],
-        [
-            "color(display-p3 1 0 0)",
-            ["~#ff0000", "~rgb(255 0 0)", "~hsl(0 100% 50%)", "oklch(64.86% 0.29947 28.96)"],
-            "3.76 : 1 with white5.57 : 1 with black"
-        ],
-        [
-            "oklch(100% 0 0)",
-            ["#ffffff", "rgb(255 255 255)", "hsl(0 0% 100%)"],
-            "1.00 : 1 with white21.00 : 1 with black"
-        ],
-        // rounded to 8 bits first, and brighter than white
-        [
-            "rgb(254.6 0 0)",
-            ["#ff0000", "hsl(0 100% 50%)", "oklch(62.72% 0.25738 29.23)"],
-            "4.01 : 1 with white5.23 : 1 with black"
-        ],
-        [
-            "color(srgb 2 2 2)",
-            ["~#ffffff", "~rgb(255 255 255)", "~hsl(0 0% 100%)"],
-            "1.00 : 1 with white21.00 : 1 with black"
-        ],
-    ]);
+    // figures of CSS Color 4 and of WCAG 2.2; what sRGB does not have is the nearest there (~), and
+    // the last two are rounded to 8 bits first, and brighter than white
+    let cases: Value = serde_json::from_str(
+        r##"[
+["#663399", ["rgb(102 51 153)", "hsl(270 50% 40%)", "oklch(44.03% 0.1603 303.37)"], "8.40 2.49"],
+["cyan", ["#00ffff", "rgb(0 255 255)", "hsl(180 100% 50%)", "oklch(90.54% 0.15455 194.77)"], "1.25 16.74"],
+["#ff000080", ["rgb(255 0 0 / 0.502)", "hsl(0 100% 50% / 0.502)", "oklch(62.8% 0.25768 29.23 / 0.502)"], ""],
+["rgb(40% 20% 60%)", ["#663399", "rgb(102 51 153)", "hsl(270 50% 40%)", "oklch(44.03% 0.1603 303.37)"], "8.40 2.49"],
+["oklch(70% 0.2 150)", ["~#00bf54", "~rgb(0 191 84)", "~hsl(146.4 100% 37.5%)"], "2.46 8.51"],
+["color(display-p3 1 0 0)", ["~#ff0000", "~rgb(255 0 0)", "~hsl(0 100% 50%)", "oklch(64.86% 0.29947 28.96)"], "3.76 5.57"],
+["oklch(100% 0 0)", ["#ffffff", "rgb(255 255 255)", "hsl(0 0% 100%)"], "1.00 21.00"],
+["rgb(254.6 0 0)", ["#ff0000", "hsl(0 100% 50%)", "oklch(62.72% 0.25738 29.23)"], "4.01 5.23"],
+["color(srgb 2 2 2)", ["~#ffffff", "~rgb(255 255 255)", "~hsl(0 0% 100%)"], "1.00 21.00"]
+]"##,
+    )
+    .unwrap();
     let cases = cases.as_array().unwrap();
-    let seed: Vec<Value> =
-        cases.iter().map(|case| json!({"name": case[0], "value": case[0]})).collect();
-    let _server = browser.show(Server::with_seed(&json!(seed).to_string(), &[]));
+    let names = cases.iter().map(|case| case[0].as_str().unwrap());
+    let _server = browser.show(with_colors(names.map(|name| (name, name))));
     browser.open_color("#663399");
     for case in cases {
         browser.expect_text("#title", case[0].as_str().unwrap());
+        let contrast =
+            case[2].as_str().unwrap().split_once(' ').map_or(String::new(), |(white, black)| {
+                format!("{white} : 1 with white{black} : 1 with black")
+            });
         let forms = "return [...document.querySelectorAll('#formats button')].map(row => (row.lastChild.textContent === 'nearest in sRGB' ? '~' : '') + row.querySelector('code').textContent)";
         let mut shown = browser.run(forms);
         assert_eq!(shown.as_array_mut().unwrap().remove(0), case[0], "as it is stored");
@@ -83,7 +50,7 @@ fn a_color_is_shown_as_it_is_stored_and_in_the_forms_of_css_with_its_contrast() 
             return pen.getImageData(0, 0, 1, 1).data.join();
         })).size";
         assert_eq!(browser.run(different), 1, "{case}");
-        browser.expect_value("const contrast = document.querySelector('#contrast'); return contrast.hidden ? '' : contrast.textContent", case[2].clone());
+        browser.expect_value("const contrast = document.querySelector('#contrast'); return contrast.hidden ? '' : contrast.textContent", contrast);
         browser.press(&[RIGHT]);
     }
     browser.expect_text("#title", "#663399");
@@ -288,13 +255,9 @@ fn tiles_move_when_they_are_sorted_unless_somebody_prefers_that_they_do_not() {
 #[test]
 fn on_paper_every_color_is_there_and_no_page_is_empty() {
     let Some(browser) = browse() else { return };
-    let many: Vec<Value> = (0..1100)
-        .map(|number| json!({"name": format!("color-{number}"), "value": "#99cccc"}))
-        .collect();
+    let many = with_colors((0..1100).map(|number| (format!("color-{number}"), "#99cccc")));
     // 4 columns and 16 rows on A4, one row fewer below the header
-    for (server, pages) in
-        [(Server::start(&[]), 3), (Server::with_seed(&json!(many).to_string(), &[]), 18)]
-    {
+    for (server, pages) in [(Server::start(&[]), 3), (many, 18)] {
         browser.open(&server);
         let pdf =
             browser.devtools("Page.printToPDF", json!({"paperWidth": 8.27, "paperHeight": 11.69}));

@@ -3,10 +3,11 @@
 
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::browser::actions::ESCAPE;
 use crate::browser::driver::{Browser, browse};
+use crate::browser::with_colors;
 use crate::common::harness::{Scratch, Server, skip};
 
 /// Texts of which a part is not seen, if all tiles are drawn.
@@ -22,12 +23,6 @@ const CUT: &str = "const drawn = new CSSStyleSheet();
 
 /// Whether the page is no wider than what is seen of it.
 pub(super) const FITS: &str = "return document.documentElement.scrollWidth <= innerWidth";
-
-fn with_names(names: &[&str]) -> Server {
-    let colors: Vec<Value> =
-        names.iter().map(|name| json!({"name": name, "value": "#99cccc"})).collect();
-    Server::with_seed(&json!(colors).to_string(), &[])
-}
 
 #[test]
 fn every_name_of_the_seed_is_whole_and_on_one_line_with_mouse_and_touch() {
@@ -59,7 +54,7 @@ fn every_name_of_the_seed_is_whole_and_on_one_line_with_mouse_and_touch() {
 fn a_long_name_ends_in_an_ellipsis_and_is_whole_in_the_open_color() {
     let Some(browser) = browse() else { return };
     let long = "a long name ".repeat(340);
-    let server = with_names(&["short", &long, "after"]);
+    let server = with_colors(["short", &long, "after"].map(|name| (name, "#99cccc")));
     for (width, height) in [(1024, 600), (320, 640)] {
         browser.resize(width, height);
         browser.open(&server);
@@ -112,9 +107,7 @@ fn sorted_by_hue_grays_and_near_blacks_are_at_the_end_from_light_to_dark() {
         "#000000", "#0a0000", "#ff0000", "#fffafa", "#808080", "#1a1a1c", "#ffa500", "#000080",
         "#800000", "#00ff00", "#708090", "#ffffff", "#0000ff", "#ffff00", "#ff69b4", "#800080",
     ];
-    let colors: Vec<Value> =
-        values.iter().map(|value| json!({"name": value, "value": value})).collect();
-    let _server = browser.show(Server::with_seed(&json!(colors).to_string(), &[]));
+    let _server = browser.show(with_colors(values.map(|value| (value, value))));
     browser.sort("hue");
     // OKLCH hues: 29, 29, 71, 110, 142, 264, 264, 328, 352
     let hues = [
@@ -128,10 +121,8 @@ fn sorted_by_hue_grays_and_near_blacks_are_at_the_end_from_light_to_dark() {
 #[test]
 fn a_thousand_colors_are_all_in_the_document_and_found_by_the_search_of_the_browser() {
     let Some(browser) = browse() else { return };
-    let colors: Vec<Value> = (1..=1001)
-        .map(|number| json!({"name": format!("color {number}"), "value": "#99cccc"}))
-        .collect();
-    let _server = browser.show(Server::with_seed(&json!(colors[..1000]).to_string(), &[]));
+    let many = |count| (1..=count).map(|number| (format!("color {number}"), "#99cccc"));
+    let _server = browser.show(with_colors(many(1000)));
     assert_eq!(browser.run("return document.querySelectorAll('li').length"), 1000);
     let tree = browser.devtools("Accessibility.getFullAXTree", json!({}));
     let buttons = tree["nodes"].as_array().unwrap().iter().filter(|node| {
@@ -141,7 +132,7 @@ fn a_thousand_colors_are_all_in_the_document_and_found_by_the_search_of_the_brow
     assert_eq!(buttons.count(), 1000);
     assert_eq!(browser.run("return find('color 987')"), true);
     browser.until("return document.querySelector('li:nth-child(987)').getBoundingClientRect().top < innerHeight");
-    let _server = browser.show(Server::with_seed(&json!(colors).to_string(), &[]));
+    let _server = browser.show(with_colors(many(1001)));
     let tiles = browser.run("return document.querySelectorAll('li').length").as_u64().unwrap();
     assert!(tiles < 400, "{tiles}");
 }
@@ -149,8 +140,8 @@ fn a_thousand_colors_are_all_in_the_document_and_found_by_the_search_of_the_brow
 #[test]
 fn the_header_stands_still_whether_or_not_the_list_scrolls_and_tiles_out_of_view_cost_nothing() {
     let Some(browser) = browse() else { return };
-    let names: Vec<String> = (0..999).map(|number| format!("color {number}")).collect();
-    let _server = browser.show(with_names(&names.iter().map(String::as_str).collect::<Vec<_>>()));
+    let many = (0..999).map(|number| (format!("color {number}"), "#99cccc"));
+    let _server = browser.show(with_colors(many));
     let place = "return [innerWidth - document.documentElement.clientWidth, document.querySelector('#showHelp').getBoundingClientRect().right]";
     let before = browser.run(place);
     assert_eq!(before[0], 15, "there is a scroll bar");
@@ -220,7 +211,8 @@ fn texts_are_drawn_on_tiles_that_come_into_view() {
 #[test]
 fn names_from_right_to_left_are_on_the_same_side_on_one_line_and_on_two() {
     let Some(browser) = browse() else { return };
-    let server = with_names(&["אדום", &"שם ארוך מאוד ".repeat(4), "left"]);
+    let server =
+        with_colors(["אדום", &"שם ארוך מאוד ".repeat(4), "left"].map(|name| (name, "#99cccc")));
     browser.resize(390, 844);
     browser.open(&server);
     let place = "return [...document.querySelectorAll('li .name')].map(name => {

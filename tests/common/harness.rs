@@ -262,10 +262,6 @@ impl Server {
         signal_child(&self.child, signal);
     }
 
-    pub(crate) fn is_alive(&mut self) -> bool {
-        self.child.try_wait().unwrap().is_none()
-    }
-
     /// Waits for the service to end by itself; gives its exit status and all of its log.
     pub(crate) fn wait(mut self) -> (ExitStatus, String) {
         let status = eventually("the service ends", || self.child.try_wait().unwrap());
@@ -348,18 +344,13 @@ pub(crate) fn long_list(bytes: usize) -> String {
 /// Waits until `probe` gives something, and fails the test if it does not before the deadline.
 #[track_caller]
 pub(crate) fn eventually<T>(what: &str, probe: impl FnMut() -> Option<T>) -> T {
-    in_time(probe).unwrap_or_else(|| panic!("in vain: {what}"))
+    within(DEADLINE, probe).unwrap_or_else(|| panic!("in vain: {what}"))
 }
 
 /// Waits until this holds, and fails the test if it does not before the deadline.
 #[track_caller]
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     eventually(what, || holds().then_some(()));
-}
-
-/// What `probe` gives, if it gives something before the deadline.
-pub(crate) fn in_time<T>(probe: impl FnMut() -> Option<T>) -> Option<T> {
-    within(DEADLINE, probe)
 }
 
 /// What `probe` gives, if it gives something within this time.

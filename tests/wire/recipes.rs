@@ -9,8 +9,8 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::common::client::Client;
 use crate::common::harness::{Scratch, Server, colors, eventually, is_installed, run, wait_until};
+use crate::wire::waiting::waiting;
 
 const HTTP: &str = include_str!("../../docs/http.md");
 const OPERATING: &str = include_str!("../../docs/operating.md");
@@ -33,26 +33,17 @@ pub(crate) fn path_with(first: &str) -> String {
     format!("{first}:{directory}:{}", std::env::var("PATH").unwrap())
 }
 
-/// Runs a program of the document in this language; it has to print the new value, and to have
-/// changed the color.
-#[track_caller]
-fn check_program(language: &str, interpreter: &str, file: &str) {
-    if !is_installed(interpreter) {
+#[test]
+fn the_program_in_python_changes_a_color() {
+    if !is_installed("python3") {
         return;
     }
     let (server, scratch) = (Server::start(&[]), Scratch::new());
-    let program = block(HTTP, language, "colors/red")
-        .replace("localhost:8080", &server.address.to_string())
-        .replace("127.0.0.1:8080", &server.address.to_string());
-    let file = scratch.write(file, program);
-    let ended = run(Command::new(interpreter).arg(file));
+    let program =
+        block(HTTP, "python", "colors/red").replace("localhost:8080", &server.address.to_string());
+    let ended = run(Command::new("python3").arg(scratch.write("red.py", program)));
     assert_eq!(ended, (Some(0), "#dc143c\n".to_owned(), String::new()));
     server.ask("GET", "/colors/red", "").expect_content(r##"{"name":"red","value":"#dc143c"}"##);
-}
-
-#[test]
-fn the_program_in_python_changes_a_color() {
-    check_program("python", "python3", "red.py");
 }
 
 #[test]
@@ -83,7 +74,7 @@ struct Front {
     /// A certificate to trust, if it speaks TLS.
     certificate: Option<String>,
     server: Server,
-    scratch: Scratch,
+    _scratch: Scratch,
 }
 
 impl Drop for Front {
@@ -96,7 +87,7 @@ impl Drop for Front {
 
 /// An address for this test process alone, for programs that do not tell which port the kernel has
 /// picked.
-pub(super) fn own_address(port: u16) -> String {
+pub(crate) fn own_address(port: u16) -> String {
     let [_, high, middle, low] = std::process::id().to_be_bytes();
     format!("127.{}.{middle}.{low}:{port}", high | 64)
 }
@@ -132,7 +123,7 @@ impl Front {
             .stderr(Stdio::null());
         let child = command.spawn().unwrap();
         let certificate = Some(scratch.file("colors.crt")).filter(|file| Path::new(file).exists());
-        Some(Self { child, address, certificate, server, scratch })
+        Some(Self { child, address, certificate, server, _scratch: scratch })
     }
 
     fn curl(&self, target: &str) -> Command {
@@ -167,7 +158,7 @@ impl Front {
         let longest = format!("/colors/{}", "%C3%A9".repeat(2048));
         assert_eq!(self.ask("GET", &longest, "", "").2, r#"{"error":true}"#);
         let (_, head, list) = self.ask("GET", "/colors", "Accept-Encoding: gzip", "");
-        assert_eq!(list, self.server_list());
+        assert_eq!(list, self.server.list());
         let tag = tag_in(&head);
         self.check_wait();
         assert_eq!(self.ask("DELETE", "/colors/a%2Fb%25", "If-Match: \"another\"", "").0, 412);
@@ -179,22 +170,15 @@ impl Front {
     fn check_wait(&self) {
         let color = "/colors/a%2Fb%25";
         let tag = tag_in(&self.ask("GET", color, "", "").1);
-        let mut waiting = self.curl(color);
-        waiting.args(["-H", &format!("If-None-Match: {tag}"), "-H", "Prefer: wait=300"]);
-        let waiting = waiting.stdout(Stdio::piped()).spawn().unwrap();
-        let mut service = Client::on_unix(self.scratch.0.join("service"));
-        wait_until("it waits", || {
-            service.ask("GET", "/metrics", "").content.contains("\ncolors_requests_waiting 1\n")
-        });
-        service.ask("PUT", color, r#"{"value":"2"}"#).expect_status(200);
-        let told = String::from_utf8(waiting.wait_with_output().unwrap().stdout).unwrap();
+        let mut asking = self.curl(color);
+        asking.args(["-H", &format!("If-None-Match: {tag}"), "-H", "Prefer: wait=300"]);
+        let asking = asking.stdout(Stdio::piped()).spawn().unwrap();
+        wait_until("it waits", || waiting(&self.server) == 1);
+        self.server.ask("PUT", color, r#"{"value":"2"}"#).expect_status(200);
+        let told = String::from_utf8(asking.wait_with_output().unwrap().stdout).unwrap();
         assert!(told.contains(r#"{"name":"a/b%","value":"2"}"#), "{told}");
         assert!(told.to_ascii_lowercase().contains("preference-applied: wait=300"), "{told}");
-        service.ask("PUT", color, r#"{"value":"1"}"#).expect_status(200);
-    }
-
-    fn server_list(&self) -> String {
-        Client::on_unix(self.scratch.0.join("service")).ask("GET", "/colors", "").content
+        self.server.ask("PUT", color, r#"{"value":"1"}"#).expect_status(200);
     }
 }
 

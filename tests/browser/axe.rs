@@ -1,0 +1,92 @@
+//! What axe-core finds on the page, with its dialogs and in both schemes: nothing.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::browser::actions::{ESCAPE, F2};
+use crate::browser::driver::{Browser, browse};
+use crate::common::harness::{Scratch, Server, is_installed};
+
+/// The version of axe-core that the findings are those of.
+const AXE: &str = "axe-core@4.14.1";
+
+#[test]
+fn axe_finds_nothing_serious() {
+    if !is_installed("npm") {
+        return;
+    }
+    let Some(browser) = browse() else { return };
+    let axe = axe();
+    let scratch = Scratch::new();
+    let file = scratch.write("new.json", r#"[{"name":"red","value":"red"}]"#);
+    let seed = r##"[{"name":"red","value":"#ff0000"},{"name":"red","value":"#00ff0080"},{"name":"","value":"no color"}]"##;
+    let (full, odd) = (Server::start(&[]), Server::with_seed(seed, &[]));
+    for scheme in ["light", "dark"] {
+        browser.prefer("prefers-color-scheme", scheme);
+        for server in [&full, &odd] {
+            browser.open(server);
+            browser.expect_controls();
+            browser.run("document.querySelector('li .open').focus()");
+            browser.press(&["c"]);
+            browser.run(&axe);
+            check(&browser, "the list");
+            browser.click("#more");
+            check(&browser, "the menu");
+            browser.press(&[ESCAPE]);
+            browser.click("#showHelp");
+            check(&browser, "help");
+            browser.press(&[ESCAPE]);
+            browser.click("#add");
+            check(&browser, "adding");
+            browser.press(&[ESCAPE]);
+            for tile in ["li .open", "li:last-child .open"] {
+                browser.click(tile);
+                check(&browser, "a color");
+                browser.press(&[F2]);
+                browser.expect_fields();
+                check(&browser, "changing");
+                browser.press(&[ESCAPE]);
+            }
+            browser.give_file(&file);
+            browser.until("return document.querySelector('#incoming').open");
+            check(&browser, "a file");
+            browser.press(&[ESCAPE]);
+            browser.run(
+                "document.querySelector('#asked').textContent = 'Changes need a token'; document.querySelector('#asking').showModal()",
+            );
+            check(&browser, "the token");
+        }
+    }
+}
+
+/// Runs axe, which has to find nothing.
+#[track_caller]
+fn check(browser: &Browser, what: &str) {
+    let findings = browser.await_script(
+        "const done = arguments[0];
+        axe.run().then(({violations}) => done(violations.map(({id, impact, nodes}) => [id, impact, nodes[0].html])), error => done(String(error)))",
+    );
+    assert_eq!(findings, json!([]), "{what}");
+}
+
+/// The script of axe-core, from npm.
+fn axe() -> String {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(AXE);
+    let script = folder.join("node_modules/axe-core/axe.min.js");
+    if !script.exists() {
+        // beside it first, so that nobody finds half of it
+        let beside = Scratch::new();
+        let status = Command::new("npm")
+            .args(["install", "--silent", "--no-save", "--prefix"])
+            .arg(&beside.0)
+            .arg(AXE)
+            .status();
+        assert!(status.unwrap().success(), "npm installs {AXE}");
+        // Another test may have been faster, with the same.
+        let _ = fs::rename(&beside.0, &folder);
+    }
+    fs::read_to_string(script).unwrap()
+}
