@@ -1,6 +1,5 @@
 //! nginx with the configuration of `packaging/nginx/colors.conf`, and requests through it.
 
-use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -8,8 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal};
 
-use crate::common::client::request;
-use crate::common::harness::{DEADLINE, Scratch, Server, eventually, is_installed};
+use crate::common::harness::{Scratch, Server, eventually, is_installed};
 
 /// A running nginx; stopped when dropped.
 pub(crate) struct Proxy {
@@ -29,22 +27,6 @@ pub(crate) const HOST: &str = "colors.example.org";
 pub(crate) fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let mut fields = text.lines().filter_map(|line| line.split_once(": "));
     fields.find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value)
-}
-
-/// What nginx answers.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) head: String,
-    pub(crate) content: String,
-}
-
-impl Answer {
-    /// Checks the status; shows all of the answer if it is another one.
-    #[track_caller]
-    pub(crate) fn expect_status(&self, status: u16) {
-        assert_eq!(self.status, status, "{self:?}");
-    }
 }
 
 impl Proxy {
@@ -77,10 +59,7 @@ impl Proxy {
             ("listen 80;", format!("listen unix:{root}/redirect;")),
             ("listen [::]:80;", String::new()),
             ("root /var/www/html;", format!("root {root};")),
-            (
-                "listen 443 ssl http2;",
-                format!("listen {address} ssl http2; listen unix:{root}/front;"),
-            ),
+            ("listen 443 ssl http2;", format!("listen {address} ssl http2;")),
             ("listen [::]:443 ssl http2;", String::new()),
             (
                 "/etc/letsencrypt/live/colors.example.org/fullchain.pem",
@@ -123,7 +102,7 @@ impl Proxy {
             let end = proxy.child.try_wait().unwrap();
             let log = std::fs::read_to_string(proxy.scratch.0.join("error.log"));
             assert_eq!(end, None, "{log:?}");
-            UnixStream::connect(proxy.scratch.0.join("front")).ok()
+            UnixStream::connect(proxy.scratch.0.join("redirect")).ok()
         });
         Some(proxy)
     }
@@ -132,23 +111,6 @@ impl Proxy {
     pub(crate) fn service(&self, arguments: &[&str]) -> Server {
         let endpoint = format!("unix:{}/service", self.scratch.0.display());
         Server::start(&[&["--listen", &endpoint], arguments].concat())
-    }
-
-    /// One request through nginx.
-    pub(crate) fn ask(&self, method: &str, target: &str, fields: &str, content: &str) -> Answer {
-        let mut stream = UnixStream::connect(self.scratch.0.join("front")).unwrap();
-        stream.set_read_timeout(Some(DEADLINE)).unwrap();
-        let fields = format!("Host: {HOST}:81\r\nConnection: close\r\n{fields}");
-        stream.write_all(request(method, target, &fields, content).as_bytes()).unwrap();
-        let mut text = String::new();
-        while stream
-            .read_to_string(&mut text)
-            .is_err_and(|error| error.kind() == std::io::ErrorKind::Interrupted)
-        {}
-        let (head, content) = text.split_once("\r\n\r\n").expect("a whole head");
-        // the line feed that every JSON content ends with is left out in comparisons
-        let content = content.strip_suffix('\n').unwrap_or(content).to_owned();
-        Answer { status: head[9..12].parse().unwrap(), head: head.to_owned(), content }
     }
 
     /// One request through nginx over TLS, by curl; gives the status and all that came, fields
@@ -172,11 +134,6 @@ impl Proxy {
         let begin = if version == "--http2" { "HTTP/2 " } else { "HTTP/1.1 " };
         assert!(text.starts_with(begin), "{version}: {text}");
         (status, text)
-    }
-
-    /// A read through nginx.
-    pub(crate) fn read(&self, target: &str) -> Answer {
-        self.ask("GET", target, "", "")
     }
 }
 

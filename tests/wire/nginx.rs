@@ -7,48 +7,44 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 use crate::common::harness::{run, wait_until};
-use crate::common::proxy::{CLOSED, Proxy, field};
+use crate::common::proxy::{CLOSED, HOST, Proxy, field};
 use crate::wire::waiting::waiting;
 
 #[test]
 fn every_method_and_target_passes_as_it_came() {
     let Some(proxy) = Proxy::start() else { return };
     let server = proxy.service(&[]);
-    let created = proxy.ask("POST", "/colors", "", r#"{"name":"a/b c","value":"1"}"#);
-    assert_eq!(created.content, r#"{"name":"a/b c","value":"1"}"#);
-    assert!(created.head.lines().any(|line| line == "Location: /colors/a%2Fb%20c"), "{created:?}");
-    assert_eq!(server.ask("GET", "/colors/a%2Fb%20c", "").content, created.content);
-    let read = proxy.read("/colors/a%2Fb%20c?query");
-    assert_eq!((read.status, &read.content), (200, &created.content));
-    assert!(read.head.contains("Cache-Control: no-cache"), "{read:?}");
-    proxy.read("/colors/a/b%20c").expect_status(404);
-    let tag = read.head.lines().find_map(|line| line.strip_prefix("ETag: ")).unwrap().to_owned();
-    let target = "/colors/a%2Fb%20c";
-    proxy.ask("GET", target, &format!("If-None-Match: {tag}\r\n"), "").expect_status(304);
-    proxy.ask("PUT", target, "If-Match: \"another\"\r\n", r#"{"value":"2"}"#).expect_status(412);
-    proxy
-        .ask("PUT", target, &format!("If-Match: {tag}\r\n"), r#"{"value":"2"}"#)
-        .expect_status(200);
-    assert_eq!(proxy.ask("DELETE", target, "", "").content, r#"{"name":"a/b c","value":"2"}"#);
-    assert_eq!(proxy.ask("DELETE", target, "Origin: http://evil.example\r\n", "").status, 403);
-    assert_eq!(
-        proxy.ask("DELETE", target, "Origin: http://colors.example.org:81\r\n", "").status,
-        404
-    );
-    let long = format!(r#"{{"name":"{}"}}"#, "x".repeat(1_100_000));
-    proxy.ask("POST", "/colors", "", &long).expect_status(413);
-    proxy.read("/health").expect_status(200);
+    let (target, color) = ("/colors/a%2Fb%20c", r#"{"name":"a/b c","value":"1"}"#);
+    let (status, text) = proxy.curl("/colors", &["--json", color]);
+    assert_eq!((status, field(&text, "Location")), (201, Some(target)), "{text}");
+    let (status, text) = proxy.curl(&format!("{target}?query"), &[]);
+    assert!(status == 200 && text.ends_with(&format!("{color}\n")), "{text}");
+    assert_eq!(field(&text, "Cache-Control"), Some("no-cache"), "{text}");
+    assert_eq!(proxy.curl("/colors/a/b%20c", &[]).0, 404);
+    let tag = field(&text, "ETag").unwrap();
+    let [current, unchanged] = ["If-Match", "If-None-Match"].map(|name| format!("{name}: {tag}"));
+    let change = ["-X", "PUT", "--json", r#"{"value":"2"}"#];
+    let own_origin = format!("Origin: https://{HOST}:{}", proxy.address.port());
+    for (status, arguments, field) in [
+        (304, &[][..], unchanged.as_str()),
+        (412, &change, "If-Match: \"another\""),
+        (200, &change, &current),
+        (403, &["-X", "DELETE"], "Origin: http://evil.example"),
+        (200, &["-X", "DELETE"], &own_origin),
+    ] {
+        let arguments = [arguments, &["-H", field]].concat();
+        assert_eq!(proxy.curl(target, &arguments).0, status, "{arguments:?}");
+    }
     // one that waits is told of the change
     let tag = server.ask("GET", "/colors", "").field("etag").unwrap().to_owned();
-    let fields = format!("If-None-Match: {tag}\r\nPrefer: wait=60\r\n");
-    let told = thread::scope(|scope| {
-        let told = scope.spawn(|| proxy.ask("GET", "/colors", &fields, ""));
+    let fields = ["-H", &format!("If-None-Match: {tag}"), "-H", "Prefer: wait=60"];
+    let (status, text) = thread::scope(|scope| {
+        let told = scope.spawn(|| proxy.curl("/colors", &fields));
         wait_until("the request waits", || waiting(&server) == 1);
-        proxy.ask("DELETE", "/colors/red", "", "").expect_status(200);
+        server.ask("DELETE", "/colors/red", "").expect_status(200);
         told.join().unwrap()
     });
-    told.expect_status(200);
-    assert_eq!(told.content, server.list());
+    assert!(status == 200 && text.ends_with(&(server.list() + "\n")), "{text}");
 }
 
 #[test]
@@ -67,7 +63,7 @@ fn a_color_that_nginx_does_not_reach_has_no_location() {
         let created = server.ask("POST", "/colors", &color);
         created.expect_field(201, "location", (status == 200).then_some(target.as_str()));
         assert_eq!(server.ask("GET", &target, "").content, color);
-        proxy.read(&target).expect_status(status);
+        assert_eq!(proxy.curl(&target, &["--path-as-is"]).0, status, "{target}");
     }
 }
 
@@ -135,16 +131,10 @@ fn versions_of_tls_that_are_broken_are_refused() {
 
 const TOKEN: &str = "a-token-0123456789+/==";
 
-/// The arguments that give a service the token.
-fn with_token(proxy: &Proxy) -> [String; 2] {
-    ["--token-file".to_owned(), proxy.scratch.write_tokens(TOKEN)]
-}
-
 #[test]
 fn with_a_token_whoever_has_it_may_write() {
     let Some(proxy) = Proxy::start() else { return };
-    let [option, file] = with_token(&proxy);
-    let server = proxy.service(&[&option, &file]);
+    let server = proxy.service(&["--token-file", &proxy.scratch.write_tokens(TOKEN)]);
     let header = format!("Authorization: Bearer {TOKEN}");
     let before = server.list();
     for (target, arguments) in WRITES {
