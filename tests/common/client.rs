@@ -245,6 +245,17 @@ impl<S: Read + Write> Client<S> {
     }
 }
 
+/// The head of a request; `None` if the connection ends before.
+pub(crate) fn read_head(stream: &mut TcpStream) -> Option<String> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).ok()?;
+        head.extend(byte);
+    }
+    Some(String::from_utf8(head).unwrap())
+}
+
 /// Where `part` begins in `bytes`.
 fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
     bytes.windows(part.len()).position(|window| window == part)

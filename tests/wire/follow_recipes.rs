@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use crate::common::client::read_head;
 use crate::common::harness::{Scratch, Server, colors, eventually, is_installed, run, wait_until};
 use crate::wire::recipes::block;
 use crate::wire::systemd::check_unit;
@@ -167,24 +168,13 @@ fn a_program_that_follows_a_color_outlives_the_service_and_the_color() {
     });
 }
 
-/// The head of a request, in lower case.
-fn read_head(connection: &mut TcpStream) -> String {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        connection.read_exact(&mut byte).unwrap();
-        head.extend(byte);
-    }
-    String::from_utf8(head).unwrap().to_lowercase()
-}
-
 /// Answers so many requests one after the other, each on a connection of its own; gives the
 /// conditions of all.
 fn answer(listener: &TcpListener, answers: &[String]) -> Vec<String> {
     let conditions = answers.iter().map(|answer| {
         let mut connection = eventually("it asks again", || Some(listener.accept().ok()?.0));
         connection.set_nonblocking(false).unwrap();
-        let head = read_head(&mut connection);
+        let head = read_head(&mut connection).unwrap().to_lowercase();
         connection.write_all(answer.as_bytes()).unwrap();
         let condition = head.lines().find_map(|line| line.strip_prefix("if-none-match: "));
         condition.expect("it has a tag").to_owned()
@@ -271,7 +261,7 @@ fn the_unit_that_follows_the_list_is_sound_and_makes_its_file_after_each_change(
 fn receive(listener: &TcpListener, status: &str) -> (String, String) {
     let mut connection = eventually("a request comes", || Some(listener.accept().ok()?.0));
     connection.set_nonblocking(false).unwrap();
-    let head = read_head(&mut connection);
+    let head = read_head(&mut connection).unwrap().to_lowercase();
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
     let mut content = vec![0; length.map_or(0, |length| length.parse().unwrap())];
     connection.read_exact(&mut content).unwrap();

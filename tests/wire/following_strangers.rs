@@ -1,13 +1,14 @@
 //! `--follow` where the other end is no service, or one that misbehaves: whatever comes, and however
 //! slowly, changes nothing, and is said.
 
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
+use crate::common::client::read_head;
 use crate::common::harness::{Scratch, Server, wait_until, within};
 use crate::wire::durable::health;
 
@@ -31,7 +32,7 @@ fn listen(
             let (mut stream, answer, count) =
                 (stream.unwrap(), Arc::clone(&answer), Arc::clone(&count));
             thread::spawn(move || {
-                while read_head(&mut stream) {
+                while read_head(&mut stream).is_some() {
                     count.fetch_add(1, Relaxed);
                     // The follower has closed the connection.
                     if answer(&mut stream).is_err() {
@@ -44,31 +45,10 @@ fn listen(
     (address, requests)
 }
 
-/// Reads the head of a request; false if the connection ends before.
-fn read_head(stream: &mut TcpStream) -> bool {
-    let mut head = Vec::new();
-    let mut byte = [0];
-    while !head.ends_with(b"\r\n\r\n") {
-        if !stream.read(&mut byte).is_ok_and(|length| length == 1) {
-            return false;
-        }
-        head.extend(byte);
-    }
-    true
-}
-
 /// A response with this status line, these fields and this content.
 fn response(status: &str, fields: &str, content: &str) -> String {
     let length = content.len();
     format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n{fields}\r\n{content}")
-}
-
-/// Sends the same bytes again and again, with a pause between.
-fn repeat(stream: &mut TcpStream, bytes: &[u8], pause: Duration) -> std::io::Result<()> {
-    loop {
-        stream.write_all(bytes)?;
-        thread::park_timeout(pause);
-    }
 }
 
 /// What answers a request.
@@ -82,73 +62,49 @@ fn sends(text: String, closes: bool) -> Answer {
     })
 }
 
+/// An answer that begins like this, and goes on with the same again and again.
+fn goes_on(start: &str, again: &str, pause: Duration) -> Answer {
+    let (start, again) = (start.to_owned(), again.to_owned());
+    Box::new(move |stream| {
+        stream.write_all(start.as_bytes())?;
+        loop {
+            stream.write_all(again.as_bytes())?;
+            thread::park_timeout(pause);
+        }
+    })
+}
+
 /// How the reason begins that is said, and the answer.
 fn misbehaving() -> Vec<(&'static str, Answer)> {
     let no_list = "its answer is no list of colors: ";
     let drip = Duration::from_millis(200);
     let fast = Duration::ZERO;
+    let spaces = " ".repeat(0x10000);
     let late = "it does not answer in time";
     let long = "its list is longer than 64 MiB";
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     let elsewhere = response("301 Moved", "Location: /list\r\n", LIST);
     vec![
         (no_list, sends(response("200 OK", "", r#"{"data":7}"#), false)),
-        (no_list, sends(response("200 OK", "", r#"{"data":[{"name":"a"}]}"#), false)),
         (
             no_list,
             sends(response("200 OK", "Content-Type: text/html\r\n", "<!doctype html>"), false),
         ),
-        (no_list, sends(response("200 OK", "", ""), false)),
         // a Content-Length that is too short, and one that is too long
         (no_list, sends(format!("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{LIST}"), true)),
         ("", sends(format!("HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{LIST}"), true)),
-        (no_list, sends(format!("HTTP/1.1 200 OK\r\n\r\n{}", &LIST[..20]), true)),
         ("", sends(format!("{chunked}5\r\n{{\"dat"), true)),
-        ("", sends("HTTP/1.1 200 OK\r\nContent-".to_owned(), true)),
         ("", sends("nonsense\r\n\r\n".to_owned(), true)),
         ("", sends(response("200 OK", &format!("X: {}\r\n", "x".repeat(100_000)), LIST), true)),
         ("it answers 301, and not with", sends(elsewhere, false)),
         ("it answers 401, name a file", sends(response("401 No", "", ""), false)),
         ("it answers 404, and not with", sends(response("404 No", "", LIST), false)),
-        ("it answers 500, and not with", sends(response("500 No", "", LIST), false)),
-        (
-            late,
-            Box::new(|_| {
-                loop {
-                    thread::park()
-                }
-            }),
-        ),
-        (
-            late,
-            Box::new(move |stream| {
-                stream.write_all(b"HTTP/1.1 200 OK\r\n")?;
-                repeat(stream, b"X: y\r\n", drip)
-            }),
-        ),
-        (late, Box::new(move |stream| repeat(stream, b"HTTP/1.1 100 Continue\r\n\r\n", drip))),
-        (
-            late,
-            Box::new(move |stream| {
-                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n")?;
-                repeat(stream, b" ", drip)
-            }),
-        ),
-        (
-            long,
-            Box::new(move |stream| {
-                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 999999999\r\n\r\n")?;
-                repeat(stream, &[b' '; 64 * 1024], fast)
-            }),
-        ),
-        (
-            long,
-            Box::new(move |stream| {
-                stream.write_all(chunked.as_bytes())?;
-                let chunk = format!("10000\r\n{}\r\n", " ".repeat(65536));
-                repeat(stream, chunk.as_bytes(), fast)
-            }),
-        ),
+        (late, goes_on("", "", drip)),
+        (late, goes_on("HTTP/1.1 200 OK\r\n", "X: y\r\n", drip)),
+        (late, goes_on("", "HTTP/1.1 100 Continue\r\n\r\n", drip)),
+        (late, goes_on("HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n", " ", drip)),
+        (long, goes_on("HTTP/1.1 200 OK\r\nContent-Length: 999999999\r\n\r\n", &spaces, fast)),
+        (long, goes_on(chunked, &format!("10000\r\n{spaces}\r\n"), fast)),
     ]
 }
 
