@@ -10,10 +10,8 @@ use std::thread;
 use std::time::Duration;
 
 use crate::common::client::{Client, request, reset_on_close};
-use crate::common::harness::{DEADLINE, SEED, Server, eventually, figures, long_list, wait_until};
-use crate::siege::flood::{
-    CONTENT, FIELDS, REQUEST, Target, connect_with_buffers, drip, narrow, pour,
-};
+use crate::common::harness::{DEADLINE, SEED, Server, eventually, figures, long_list};
+use crate::siege::flood::{CONTENT, FIELDS, REQUEST, Target, connect_with_buffers, drip, pour};
 
 /// Checks that a request which begins with `start` and goes on with a byte of `bytes` now and then
 /// is over after the request timeout.
@@ -136,47 +134,6 @@ fn the_kernel_keeps_little_of_the_responses_that_nobody_reads() {
     assert!(at_last < streams.len() as u64 * 512 * 1024, "{at_last}");
     drop(streams);
     target.check_recovery();
-}
-
-#[test]
-fn a_list_that_changes_between_unread_responses_is_kept_in_few_versions() {
-    for start in [Server::with_seed, Server::durable] {
-        // longer than the 4 MB that the kernel takes of a response by itself
-        let target = Target::of(|| start(&long_list(5_000_000), &["--request-timeout", "60"]));
-        let bytes = target.server.list().len();
-        let before = target.server.proc_status("VmRSS") * 1024;
-        let mut writer = target.server.connect();
-        let mut readers = Vec::new();
-        let color = r#"{"name":"a","value":"b"}"#;
-        for version in 0..60 {
-            if version % 3 > 0 {
-                // compares a tag with that of the list, whose JSON is made for that
-                let no_tag = format!("If-Match: \"{:032}\"\r\n", 0);
-                writer.ask_with("POST", "/colors", &no_tag, color).expect_status(412);
-            }
-            let mut reader = narrow(target.server.address);
-            reader.write_all(b"GET /colors HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-            assert_eq!(reader.peek(&mut [0]).unwrap(), 1);
-            readers.push(reader);
-            writer
-                .ask("PUT", "/colors/color-0", &format!(r#"{{"value":"{version}"}}"#))
-                .expect_status(200);
-        }
-        // 64 MiB of versions are 13, and a worker that nothing wakes closes its connections at its
-        // next tick; there are the list itself, its parts, and the version being made
-        let peak = target.server.proc_status("VmHWM") * 1024;
-        assert!(peak < 40 * bytes, "{peak} bytes, {} versions", peak / bytes);
-        wait_until("it is logged", || target.server.log().contains("[WARN] connections closed: "));
-        let old = r#"colors_connections_closed_total{reason="old_list"}"#;
-        assert!(target.server.metric(old) > 0.0);
-        writer.ask("PUT", "/colors/color-0", r##"{"value":"#000000"}"##).expect_status(200);
-        drop((readers, writer));
-        target.wait_until_all_are_closed();
-        assert_eq!(target.server.list().len(), bytes);
-        // a few seconds' log lines and the buffers of threads stay; the allocator keeps no list
-        let rest = target.server.proc_status("VmRSS") * 1024;
-        assert!(rest < before + 3 * bytes, "{before} bytes at the start, {rest} at the end");
-    }
 }
 
 #[test]

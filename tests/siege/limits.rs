@@ -15,48 +15,16 @@ use crate::common::harness::{Server, long_list, wait_until};
 use crate::siege::flood::{CONTENT, FIELDS, REQUEST, Target};
 
 #[test]
-fn few_descriptors_mean_few_connections_and_nothing_worse() {
-    let target = Target::of(|| Server::with_descriptors(64, &["--workers", "2"]));
-    let mut clients: Vec<_> = target.connections(200).into_iter().map(Client::new).collect();
+fn at_the_connection_limit_nobody_is_closed_unless_others_wait() {
+    const DESCRIPTORS: usize = 100;
+    let target = Target::of(|| Server::with_descriptors(DESCRIPTORS, &["--workers", "2"]));
+    let limit = target.server.metric("colors_connections_max") as usize;
+    assert!((20..DESCRIPTORS).contains(&limit), "{limit}");
+    target.wait_until_all_are_closed();
+    let mut clients: Vec<Client> = target.connections(limit).into_iter().map(Client::new).collect();
     for client in &mut clients {
-        let _ = client.stream.write_all(REQUEST.as_bytes());
-    }
-    for client in &mut clients {
-        client.response().expect_status(200);
-    }
-    assert!(!target.server.log().contains("WARN"), "{}", target.server.log());
-    drop(clients);
-    // more connections than there can be, none of which ever sends anything
-    let silent = target.connections(40);
-    assert!(target.time(1).worst() < Duration::from_secs(15));
-    drop(silent);
-    target.check_recovery();
-}
-
-/// Descriptors of a service that is to reach its connection limit soon.
-const FEW_DESCRIPTORS: usize = 100;
-
-/// How many connections there may be with [`FEW_DESCRIPTORS`].
-fn connection_limit() -> usize {
-    let server = Server::with_descriptors(FEW_DESCRIPTORS, &[]);
-    let limit = server.metric("colors_connections_max") as usize;
-    assert!((20..FEW_DESCRIPTORS).contains(&limit), "{limit}");
-    limit
-}
-
-/// Sends the first bytes of a request on each connection.
-fn begin_requests(clients: &mut [Client]) {
-    for client in clients {
         client.send(&REQUEST[..20]);
     }
-}
-
-#[test]
-fn at_the_connection_limit_nobody_is_closed_unless_others_wait() {
-    let limit = connection_limit();
-    let target = Target::of(|| Server::with_descriptors(FEW_DESCRIPTORS, &["--workers", "2"]));
-    let mut clients: Vec<Client> = target.connections(limit).into_iter().map(Client::new).collect();
-    begin_requests(&mut clients);
     // longer than an unfinished request is left alone when others need its place
     clients[0].expect_nothing_for(Duration::from_millis(2500));
     assert!(!clients.iter().any(|client| client.has_answer()), "nobody needs their places");

@@ -191,41 +191,12 @@ fn a_link_beside_the_file_is_not_followed() {
 }
 
 #[test]
-fn an_shm_that_is_cut_ends_nothing_while_it_runs_or_at_the_stop() {
-    for length in [0, 1, 4096, 20_000, 32 * 1024] {
-        let scratch = Scratch::new();
-        let (file, link) = (scratch.file("colors.db"), scratch.file("link.db"));
-        symlink("colors.db", &link).unwrap();
-        let server = Server::with_data(&format!("[{A}]"), &link, &[]);
-        server.ask("PUT", "/colors/a", r#"{"value":"2"}"#).expect_status(200);
-        let list = server.list();
-        let shm = fs::File::options().write(true).open(format!("{file}-shm")).unwrap();
-        shm.set_len(length).unwrap();
-        let reason = "colors.db-shm was removed, replaced or cut short; ";
-        // in the other rounds, the stop is the first to notice it
-        if length == 0 {
-            for _ in 0..3 {
-                let change = server.ask("DELETE", "/colors/a", "");
-                assert!(change.message().starts_with(&refused(reason)), "{change:?}");
-                assert_eq!(server.ask("GET", "/health", "").status, 503);
-            }
-            assert_eq!(server.list(), list);
-        }
-        let log = server.stop();
-        let warning = format!("[WARN] stopped; keep {file} and {file}-wal together: {reason}");
-        assert!(log.lines().next_back().unwrap().contains(&warning), "{length}: {log}");
-        assert_eq!(stored(&file), list, "{length}");
-        let again = Server::start(&["--data", &file]);
-        assert_eq!(again.list(), list, "{length}");
-        again.ask("DELETE", "/colors/a", "").expect_status(200);
-    }
-}
-
-#[test]
 fn a_file_that_is_cut_acknowledges_nothing_until_it_is_whole_again() {
     // of several pages, so that not all that is cut is in FILE-wal as well
     let long = format!(r#"{{"name":"long","value":"{}"}}"#, "x".repeat(20_000));
-    for (suffix, length) in [("", 0), ("", 1), ("", 4096), ("-wal", 0), ("-wal", 4096)] {
+    for (suffix, length) in
+        [("", 0), ("", 1), ("", 4096), ("-wal", 0), ("-wal", 4096), ("-shm", 0), ("-shm", 20_000)]
+    {
         let (_scratch, file, server) = Server::kept(&format!("[{A},{long}]"));
         server.ask("PUT", "/colors/a", r#"{"value":"2"}"#).expect_status(200);
         let list = server.list();

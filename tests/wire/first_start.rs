@@ -105,11 +105,9 @@ fn without_a_rename_that_replaces_nothing_a_link_does_the_same() {
 #[test]
 fn of_several_at_once_one_makes_the_file_and_the_others_are_told_of_it() {
     let start = FirstStart::new();
-    let [first, others @ ..] = thread::scope(|scope| {
+    let started = thread::scope(|scope| {
         [(); 4].map(|()| scope.spawn(|| run_until_listening(&start))).map(|one| one.join().unwrap())
     });
-    let mut started = vec![first];
-    started.extend(others);
     let (listening, refused): (Vec<_>, Vec<_>) =
         started.into_iter().partition(|(line, _)| line.contains("which was made now from"));
     assert_eq!((listening.len(), refused.len()), (1, 3));

@@ -15,9 +15,6 @@ use crate::common::harness::{
     wait_until,
 };
 
-/// Longest end of a service whose log nobody reads; it waits half a second for the log at most.
-const SOON: Duration = Duration::from_secs(15);
-
 /// The text of a line, without time and level.
 #[track_caller]
 fn text(line: &str) -> &str {
@@ -76,7 +73,9 @@ fn a_log_that_nobody_reads_stalls_no_request_and_says_later_what_is_missing() {
     signal_child(&child, Signal::TERM);
     let begun = Instant::now();
     let status = eventually("the service ends", || child.try_wait().unwrap());
-    assert!(status.success() && begun.elapsed() < SOON, "{:?}", begun.elapsed());
+    // it waits half a second for the log at most, and a machine may be slow
+    let time = begun.elapsed();
+    assert!(status.success() && time < Duration::from_secs(15), "{time:?}");
 }
 
 #[test]

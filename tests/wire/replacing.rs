@@ -2,12 +2,11 @@
 //! and on the disk.
 
 use std::io::Read as _;
-use std::thread;
 use std::time::Instant;
 
 use rustix::process::Signal;
 
-use crate::common::client::{Response, request};
+use crate::common::client::request;
 use crate::common::harness::{Scratch, Server, stored, wait_until};
 use crate::common::process::on_log_of;
 
@@ -51,34 +50,6 @@ fn the_list_is_what_was_sent_in_order_with_duplicates_and_without_further_fields
         client.ask("PUT", "/colors", r#"[{"name":"a","value":"1"},{"name":"a","value":"2"}]"#);
         assert_eq!(client.ask("GET", "/colors/a", "").content, r#"{"name":"a","value":"1"}"#);
         assert!(client.ask("GET", "/health", "").content.contains(r#""colors":2,"#));
-    }
-}
-
-#[test]
-fn readers_have_the_old_list_or_the_new_one() {
-    const COLORS: usize = 2000;
-    for server in Server::of_both_kinds(&list_of((0..COLORS).map(|number| (number, 0)))) {
-        let lists = [0, 1].map(|value| list_of((0..COLORS).map(|number| (number, value))));
-        let mut writer = server.connect();
-        thread::scope(|scope| {
-            let writing = scope.spawn(|| {
-                for step in 1..=60 {
-                    let list = &lists[step % 2];
-                    assert!(writer.ask("PUT", "/colors", list).content == *list);
-                }
-            });
-            let (mut reader, mut versions) = (server.connect(), 0);
-            let mut last = Response { status: 0, fields: Vec::new(), content: String::new() };
-            while !writing.is_finished() {
-                let list = reader.ask("GET", "/colors", "");
-                assert!(lists.contains(&list.content));
-                versions += usize::from(list.content != last.content);
-                last = list;
-                assert_eq!(reader.ask("GET", "/colors/1999", "").status, 200, "it is in both");
-            }
-            assert!(versions > 0);
-        });
-        assert!(!server.log().contains("another program"), "{}", server.log());
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 
-use crate::common::client::{Client, Response, request, reset_on_close};
+use crate::common::client::{Client, request, reset_on_close};
 use crate::common::harness::{Scratch, Server, eventually, long_list, stored, wait_until};
 use crate::common::process::on_log_of;
 
@@ -174,24 +174,6 @@ fn a_client_that_leaves_before_its_change_is_saved_leaves_the_change_and_nothing
     assert!(!log.contains("ERROR") && !log.contains("panicked"), "{log}");
 }
 
-/// Makes `first`, which is saved alone, and then all of `together`, which wait for it and are saved
-/// with each other, while no file may become longer than 64 KiB; gives their answers.
-fn saved_together(disk: &Stalled, together: &[String]) -> Vec<Response> {
-    let pid = Pid::from_raw(disk.server.pid() as i32);
-    prlimit(pid, Resource::Fsize, Rlimit { current: Some(64 * 1024), maximum: None }).unwrap();
-    let mut first = disk.server.connect();
-    first.send(create("first", "1"));
-    disk.wait_for_save();
-    let mut clients: Vec<_> = together.iter().map(|_| disk.server.connect()).collect();
-    for (client, request) in clients.iter_mut().zip(together) {
-        client.send(request);
-    }
-    disk.wait_until_received();
-    disk.release();
-    first.response().expect_status(201);
-    clients.iter_mut().map(Client::response).collect()
-}
-
 #[test]
 fn changes_that_are_saved_together_fail_together_and_what_changes_nothing_does_not() {
     let Some(disk) = Stalled::start(LIST, &[]) else { return };
@@ -204,7 +186,21 @@ fn changes_that_are_saved_together_fail_together_and_what_changes_nothing_does_n
         create("name-2", "1"),
         request("PUT", "/colors/none", "Host: localhost\r\n", r#"{"value":"1"}"#),
     ];
-    let responses = saved_together(&disk, &together);
+    // no file may become longer
+    let longest = Rlimit { current: Some(64 * 1024), maximum: None };
+    prlimit(Pid::from_raw(disk.server.pid() as i32), Resource::Fsize, longest).unwrap();
+    // the first is saved alone, and the others, which wait for it, with each other
+    let mut first = disk.server.connect();
+    first.send(create("first", "1"));
+    disk.wait_for_save();
+    let mut clients: Vec<_> = together.iter().map(|_| disk.server.connect()).collect();
+    for (client, request) in clients.iter_mut().zip(&together) {
+        client.send(request);
+    }
+    disk.wait_until_received();
+    disk.release();
+    first.response().expect_status(201);
+    let responses: Vec<_> = clients.iter_mut().map(Client::response).collect();
     let statuses: Vec<u16> = responses.iter().map(|response| response.status).collect();
     assert_eq!(statuses, [500, 404, 500, 500, 412, 500, 404]);
     let message = "the change could not be saved: the file cannot be written: ";

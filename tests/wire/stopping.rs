@@ -1,69 +1,31 @@
 //! SIGTERM and SIGINT: what is under way is finished, what is idle is closed, and the exit
 //! code is 0.
 
-use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal};
+use rustix::process::Signal;
 
-use crate::common::harness::{
-    Scratch, Server, colors, eventually, is_installed, own_environment, signal_child, skip,
-};
-
-/// The process that this one has started.
-fn child_of(pid: u32) -> Option<Pid> {
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
-    Pid::from_raw(children.split_whitespace().next()?.parse().ok()?)
-}
-
-/// The service, in the middle of reading its seed: a FIFO that nobody writes to.
-fn loading(scratch: &Scratch, mut command: Command) -> std::process::Child {
-    let seed = scratch.0.join("seed.json");
-    rustix::fs::mkfifoat(rustix::fs::CWD, &seed, 0o600.into()).unwrap();
-    let socket = scratch.0.join("s");
-    command.arg("--seed").arg(&seed).args(["--listen", &format!("unix:{}", socket.display())]);
-    let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    // this end can be opened as soon as the service has opened the other, and is left open without
-    // a word
-    let open = || {
-        let flags = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::NONBLOCK;
-        rustix::fs::open(&seed, flags, rustix::fs::Mode::empty()).ok()
-    };
-    std::mem::forget(eventually("it reads the seed", open));
-    child
-}
+use crate::common::harness::{Scratch, Server, colors, eventually, signal_child};
 
 #[test]
 fn a_signal_while_the_list_is_loaded_ends_the_start() {
     for signal in [Signal::TERM, Signal::INT] {
         let scratch = Scratch::new();
-        let mut child = loading(&scratch, colors(&[]));
+        let seed = scratch.file("seed.json");
+        // nobody writes to it
+        rustix::fs::mkfifoat(rustix::fs::CWD, &seed, 0o600.into()).unwrap();
+        let listen = format!("unix:{}", scratch.file("s"));
+        let mut child = colors(&["--seed", &seed, "--listen", &listen]).spawn().unwrap();
+        // this end can be opened as soon as the service has opened the other
+        let flags = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::NONBLOCK;
+        let open = || rustix::fs::open(&seed, flags, rustix::fs::Mode::empty()).ok();
+        let _writer = eventually("it reads the seed", open);
         signal_child(&child, signal);
         eventually("the end", || child.try_wait().unwrap());
         let output = child.wait_with_output().unwrap();
-        let log = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(0), "{signal:?}: {log}");
-        assert_eq!(log, "");
+        assert_eq!((output.status.code(), output.stderr), (Some(0), vec![]), "{signal:?}");
     }
-}
-
-#[test]
-fn a_signal_while_process_1_loads_its_list_ends_the_start() {
-    if !is_installed("unshare")
-        || !Command::new("unshare").args(["--pid", "--fork", "true"]).status().unwrap().success()
-    {
-        return skip("unshare may make no namespace");
-    }
-    let scratch = Scratch::new();
-    let mut command = own_environment("unshare");
-    command.args(["--pid", "--fork", "--kill-child"]).arg(colors(&[]).get_program());
-    let mut child = loading(&scratch, command);
-    let first = eventually("process 1", || child_of(child.id()));
-    rustix::process::kill_process(first, Signal::TERM).unwrap();
-    let status = eventually("the end", || child.try_wait().unwrap());
-    assert_eq!(status.code(), Some(0));
 }
 
 #[test]

@@ -9,9 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::common::harness::{
-    DEADLINE, Scratch, Server, colors, eventually, is_installed, own_environment, run, skip,
-};
+use crate::common::harness::{DEADLINE, Scratch, Server, colors, eventually, is_installed};
 
 /// READY as well, in case the first was dropped.
 const HEARTBEAT: &str = "READY=1\nWATCHDOG=1\n";
@@ -123,52 +121,6 @@ fn a_manager_that_reads_nothing_keeps_nobody_waiting() {
     server.stop();
 }
 
-#[test]
-fn a_path_that_the_unit_makes_read_only_leads_to_the_setting_that_does_not() {
-    if !is_installed("unshare")
-        || !Command::new("unshare").args(["--mount", "true"]).status().unwrap().success()
-    {
-        return skip("unshare may make no namespace");
-    }
-    let scratch = Scratch::new();
-    let directory = scratch.0.display();
-    // as ProtectSystem=strict does
-    let script =
-        "mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\" && shift && exec \"$@\"";
-    let refused = |file: &str| {
-        let mut command = own_environment("unshare");
-        command
-            .args(["--mount", "sh", "-ec", script, "sh"])
-            .arg(&scratch.0)
-            .arg(colors(&[]).get_program());
-        let (code, _, log) = run(command.args(["--check", "--data", &scratch.file(file)]));
-        assert_eq!(code, Some(1), "{log}");
-        log.split_once(": ").unwrap().1.trim_end().to_owned()
-    };
-    let expected = format!(
-        "cannot write {directory}: it is read-only; under systemd have the unit say ReadWritePaths={directory}, or name another file with --data"
-    );
-    assert_eq!(refused("new.db"), expected);
-    Server::with_data("[]", &scratch.file("old.db"), &[]).stop();
-    assert_eq!(refused("old.db"), expected);
-}
-
-/// The units in a directory of their own, with a program that exists in place of the installed one.
-fn units() -> Scratch {
-    let scratch = Scratch::new();
-    let program = colors(&[]).get_program().to_str().unwrap().to_owned();
-    let service = include_str!("../../packaging/systemd/colors.service");
-    let command = "ExecStart=/usr/bin/colors\n";
-    assert!(service.contains(command));
-    scratch.write("colors.service", service.replace(command, &format!("ExecStart={program}\n")));
-    scratch
-        .write("colors.socket", include_str!("../../packaging/systemd/activation/colors.socket"));
-    fs::create_dir(scratch.0.join("colors.service.d")).unwrap();
-    let drop_in = include_str!("../../packaging/systemd/activation/activated.conf");
-    scratch.write("colors.service.d/activated.conf", drop_in);
-    scratch
-}
-
 /// Checks that systemd finds no fault in a unit of this directory.
 #[track_caller]
 pub(super) fn check_unit(directory: &Path, unit: &str) {
@@ -199,7 +151,16 @@ fn the_units_for_activation_are_sound_and_leave_little_exposed() {
     if !is_installed("systemd-analyze") {
         return;
     }
-    let units = units();
+    // with a program that exists in place of the installed one
+    let program = colors(&[]).get_program().to_str().unwrap().to_owned();
+    let service = include_str!("../../packaging/systemd/colors.service");
+    let socket = include_str!("../../packaging/systemd/activation/colors.socket");
+    let drop_in = include_str!("../../packaging/systemd/activation/activated.conf");
+    let units = Scratch::new();
+    units.write("colors.service", service.replace("/usr/bin/colors\n", &format!("{program}\n")));
+    units.write("colors.socket", socket);
+    fs::create_dir(units.0.join("colors.service.d")).unwrap();
+    units.write("colors.service.d/activated.conf", drop_in);
     check_unit(&units.0, "colors.service");
     check_unit(&units.0, "colors.socket");
     check_exposure(&units.0, "colors.service", 0.3);

@@ -267,14 +267,3 @@ fn waiting_clients_make_room_at_the_connection_limit_as_idle_ones_do() {
     expect_end(&response, 304);
     assert!(response.closes());
 }
-
-#[test]
-fn the_access_log_tells_how_long_a_request_has_waited() {
-    let server = Server::start(&["--access-log=true"]);
-    let mut client = wait_on(&server, "GET", "/colors/red");
-    server.ask("DELETE", "/colors/red", "").expect_status(200);
-    expect_end(&client.response(), 404);
-    server.log_when("the request is logged", |log| {
-        log.contains(" GET \"/colors/red\" 404 ") && log.contains("us no such color, waited ")
-    });
-}
