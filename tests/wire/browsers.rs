@@ -104,6 +104,21 @@ fn pages_of_the_service_and_of_allowed_origins_and_other_programs_may_change_the
 }
 
 #[test]
+fn pages_of_allowed_origins_are_told_what_they_may_send_and_read() {
+    let server = Server::start(&["--allow-origin", "https://friend.example"]);
+    let origin = "Origin: https://friend.example\r\n";
+    let asked = format!("{origin}Access-Control-Request-Method: PUT\r\n");
+    let told = server.ask_with("OPTIONS", "/colors/red", &asked, "");
+    let fields = "Accept, Authorization, Content-Type, If-Match, If-None-Match, Prefer";
+    told.expect_field(204, "access-control-allow-headers", Some(fields));
+    let methods = "GET, HEAD, PUT, DELETE, OPTIONS";
+    told.expect_field(204, "access-control-allow-methods", Some(methods));
+    let exposed = Some("ETag, Location, Preference-Applied");
+    let read = server.ask_with("GET", "/colors", origin, "");
+    read.expect_field(200, "access-control-expose-headers", exposed);
+}
+
+#[test]
 fn a_page_of_an_allowed_origin_may_read_why_its_request_was_refused_unread() {
     let scratch = Scratch::new();
     let tokens = scratch.write_tokens("a-token-0123456789");

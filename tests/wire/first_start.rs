@@ -16,7 +16,7 @@ use crate::common::process::colors_below_strace;
 const LIST: &str = r#"{"data":[{"name":"a","value":"1"}]}"#;
 
 /// The first line of a program that is killed then, if it has not ended.
-fn first_line(command: &mut Command) -> String {
+pub(super) fn first_line(command: &mut Command) -> String {
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut first = String::new();
     BufReader::new(child.stderr.take().unwrap()).read_line(&mut first).unwrap();

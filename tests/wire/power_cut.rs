@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 
 use crate::common::harness::{Scratch, Server, colors, eventually, run};
 use crate::common::process::colors_below_strace;
+use crate::wire::first_start::first_line;
 
 /// The calls of a trace, a line each: strace splits a call where another thread makes one
 /// meanwhile.
@@ -285,11 +285,7 @@ fn a_directory_that_cannot_be_synced_is_no_place_for_a_list() {
         let options = ["-o", "/dev/null", "-P", directory, "-e", &trace, "-e", &inject];
         let arguments = ["--listen", "127.0.0.1:0", "--data", &file];
         let Some(mut command) = colors_below_strace(&options, &arguments) else { return };
-        let mut child = command.spawn().unwrap();
-        let mut first = String::new();
-        BufReader::new(child.stderr.take().unwrap()).read_line(&mut first).unwrap();
-        let _ = child.kill();
-        child.wait().unwrap();
+        let first = first_line(&mut command);
         let message = format!("cannot use {file}: cannot sync {directory}: {reason}; a power cut ");
         assert!(first.contains(&message), "{first}");
         assert_eq!(scratch.names(), ["colors.db"]);

@@ -258,40 +258,24 @@ fn requests_pass_haproxy_as_they_came() {
     front.into_iter().for_each(Front::check);
 }
 
-/// A stored list with one change, and a directory with an ssh that runs its command on this host.
-fn stored_list() -> (Scratch, String) {
-    let scratch = Scratch::new();
-    let file = scratch.file("colors.db");
-    let server = Server::start(&["--data", &file]);
-    server.ask("DELETE", "/colors/red", "").expect_status(200);
-    let list = server.list();
-    server.stop();
-    let ssh = scratch.write("ssh", "#!/bin/sh\n[ $1 = root@HOST ] && shift && exec \"$@\"\n");
-    fs::set_permissions(ssh, fs::Permissions::from_mode(0o755)).unwrap();
-    (scratch, list)
-}
-
-/// Runs a command of the document beside the stored list; true if it succeeds.
-fn run_beside(scratch: &Scratch, command: &str) -> bool {
-    let here = command.replace("/var/lib/colors/colors.db", &scratch.file("colors.db"));
-    let mut shell = Command::new("sh");
-    shell
-        .args(["-c", &here])
-        .current_dir(&scratch.0)
-        .env("PATH", path_with(&scratch.file("")))
-        .stderr(Stdio::null());
-    shell.status().unwrap().success()
-}
-
 #[test]
 fn a_backup_over_ssh_is_the_list_and_one_that_fails_leaves_the_old() {
-    let (scratch, list) = stored_list();
+    let (scratch, file, server) = Server::kept(r#"[{"name":"ink","value":"1"}]"#);
+    server.ask("POST", "/colors", r#"{"name":"late","value":"2"}"#).expect_status(201);
+    let list = server.list();
+    server.stop();
+    // one that runs its command on this host
+    let ssh = scratch.write("ssh", "#!/bin/sh\n[ $1 = root@HOST ] && shift && exec \"$@\"\n");
+    fs::set_permissions(ssh, fs::Permissions::from_mode(0o755)).unwrap();
     let command = block(OPERATING, "sh", "ssh root@HOST");
+    let here = command.replace("/var/lib/colors/colors.db", &file);
     for is_lost in [false, true] {
         if is_lost {
-            fs::remove_file(scratch.file("colors.db")).unwrap();
+            fs::remove_file(&file).unwrap();
         }
-        assert_eq!(run_beside(&scratch, command), !is_lost);
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &here]).current_dir(&scratch.0).env("PATH", path_with(&scratch.file("")));
+        assert_eq!(run(&mut shell).0 == Some(0), !is_lost);
         assert_eq!(fs::read_to_string(scratch.file("backup.json")).unwrap(), format!("{list}\n"));
     }
 }
