@@ -1,6 +1,5 @@
 //! The service over raw sockets and beside the programs that it works with. One file per topic.
 
-mod backup;
 mod browsers;
 mod connections;
 mod contract;

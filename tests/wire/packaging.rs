@@ -1,5 +1,7 @@
 //! What is installed, by `make install` into a root of its own. The package for Debian is tried out by `.ci/package`.
 
+mod backup;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -10,7 +12,7 @@ use crate::wire::recipes::{block, path_with};
 use crate::wire::systemd::{check_exposure, check_unit};
 
 const OPERATING: &str = include_str!("../../docs/operating.md");
-pub(super) const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// Everything that `make install` installs, with its mode.
 const FILES: [(u32, &str); 38] = [
@@ -75,7 +77,7 @@ fn install(root: &Path, prefix: &str, stand_in: &str) -> (Option<i32>, String, S
 }
 
 /// The files below a directory, with their modes, sorted by path.
-pub(super) fn files(directory: &Path) -> Vec<(u32, String)> {
+fn files(directory: &Path) -> Vec<(u32, String)> {
     let (mut found, mut directories) = (Vec::new(), vec![directory.to_owned()]);
     while let Some(current) = directories.pop() {
         for entry in fs::read_dir(current).unwrap() {
