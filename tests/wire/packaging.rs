@@ -1,4 +1,5 @@
-//! What is installed, by `make install` into a root of its own. The package for Debian is tried out by `.ci/package`.
+//! What is installed, by `make install` into a root of its own. The package for Debian is tried out
+//! by `.ci/package`.
 
 mod backup;
 
