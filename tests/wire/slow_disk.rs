@@ -1,4 +1,5 @@
-//! Changes that wait for the disk: readers do not wait with them, and each change gets its own answer.
+//! Changes that wait for the disk: readers do not wait with them, and each change gets its own
+//! answer.
 
 use std::fs;
 use std::time::{Duration, Instant};
