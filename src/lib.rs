@@ -27,7 +27,7 @@
 //!   - `service`: what requests are answered from, and what their answers are
 //!   - `admission`: what the head of a request decides
 //!   - `respond`: the operations, and their responses
-//!   - `monitoring`: `/health` and `/metrics`
+//!   - `monitoring`: `/health`, and `/metrics` in the text that Prometheus reads
 //!   - `matcher`: which operation a request asks for
 //!   - `origin`: which web pages may do what
 //!   - `token`: who may change the list
@@ -66,7 +66,7 @@
 //!   - `blob`: bytes with a tag that many share
 //!   - `tag`: entity tags, and conditions on them
 //!   - `server_state`: the phase of the server, and how many connections there are
-//!   - `metrics`: what is counted, and the text that Prometheus reads
+//!   - `metrics`: what is counted
 //!   - `signals`: stop the service, or have tokens read again
 //!   - `service_manager`: what systemd is told, heartbeats for its watchdog included
 //!   - `logging`: log lines, how many there may be, and the thread that writes them
