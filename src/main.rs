@@ -2,9 +2,6 @@
 
 use std::process::ExitCode;
 
-#[cfg(target_env = "gnu")]
-use nix::libc;
-
 /// Blocks of at least so many bytes, such as the JSON of a long list, return to the system as soon
 /// as they are freed. By default, glibc raises this limit to the longest block freed so far, up to
 /// 32 MiB, and keeps shorter blocks (mallopt(3)).

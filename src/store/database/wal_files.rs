@@ -8,13 +8,11 @@ use std::io;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::{FcntlArg, fcntl};
-use nix::libc::{self, off_t};
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::{DatabaseError, data_path};
-use crate::files::{FileId, is_at};
+use crate::files::FileId;
 
 /// The wal-index in FILE-shm consists of blocks of this many bytes, each for this many frames of
 /// FILE-wal (<https://sqlite.org/walformat.html>, section 2.2).
@@ -42,37 +40,29 @@ pub(super) struct WalFiles {
 /// FILE-shm, which has the wal-index, and which SQLite maps into memory. Writing to that memory is
 /// a SIGBUS where the file has ended, or where the disk has no room for a block of it. SQLite makes
 /// room by writing one byte in 4,096, which is too few on a file system with smaller blocks.
-///
-/// Drop this after the connection: see [`Database`](super::Database).
 pub(super) struct SharedMemory {
     file: File,
     path: PathBuf,
-    /// FILE, if this process has created the file beside it, and has to remove it in the end.
-    made_beside: Option<PathBuf>,
     /// The length in bytes that this process has allocated. If the file is shorter, it was cut.
     allocated: u64,
 }
 
 impl SharedMemory {
-    /// Opens FILE-shm, or creates it as SQLite would.
+    /// Opens FILE-shm, or creates it as SQLite would. One that stays when SQLite then refuses FILE
+    /// does no harm: the next program that opens the database uses it.
     fn open(path: &Path) -> Result<Self, DatabaseError> {
         let shm = data_path::with_suffix(path, "-shm");
         let failed = |error: io::Error| data_path::refused("open", &shm, &error);
         let owner = fs::metadata(path).map_err(failed)?;
-        let mode = owner.mode() & 0o777;
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(mode);
+        options.read(true).write(true).create(true).truncate(false).mode(owner.mode() & 0o777);
         // Like SQLite: somebody else may own the directory.
         options.custom_flags(OFlags::NOFOLLOW.bits() as i32);
-        let made = options.clone().create_new(true).open(&shm);
-        let made_beside = made.is_ok().then(|| path.to_owned());
-        let file = made.or_else(|_| options.open(&shm)).map_err(failed)?;
-        if made_beside.is_some() {
-            // SQLite does the same (os_unix.c). Only root may give files away. Other users own FILE
-            // themselves in most cases.
-            let _ = give_owner_and_mode_of(&owner, &file);
-        }
-        Ok(Self { file, path: shm, made_beside, allocated: 0 })
+        let file = options.open(&shm).map_err(failed)?;
+        // SQLite does the same (os_unix.c). Only root may give files away. Other users own FILE
+        // themselves in most cases.
+        let _ = give_owner_and_mode_of(&owner, &file);
+        Ok(Self { file, path: shm, allocated: 0 })
     }
 
     /// Allocates what SQLite will map for a FILE-wal of this many frames, and a block more.
@@ -101,23 +91,6 @@ impl SharedMemory {
     /// end the process by a SIGBUS.
     pub(super) fn check(&self) -> Result<(), DatabaseError> {
         if self.length() < self.allocated { Err(replaced(&self.path)) } else { Ok(()) }
-    }
-}
-
-impl Drop for SharedMemory {
-    /// Removes the file if it was created here and no program uses it.
-    ///
-    /// SQLite opens and uses FILE-shm while it has the shared lock on FILE. So SQLite removes
-    /// FILE-shm only under the exclusive lock (`wal.c`, `sqlite3WalClose`), and this function does
-    /// the same. A lock on FILE-shm is not enough: a program that has just opened that file has no
-    /// lock on it yet.
-    fn drop(&mut self) {
-        let Some(path) = &self.made_beside else { return };
-        let Ok(database) = OpenOptions::new().write(true).open(path) else { return };
-        if matches!(set_lock(&database, libc::F_WRLCK), Ok(true)) && is_at(&self.file, &self.path) {
-            // A file that stays does no harm: the next program that opens the database uses it.
-            let _ = fs::remove_file(&self.path);
-        }
     }
 }
 
@@ -220,27 +193,6 @@ impl WalFiles {
     }
 }
 
-/// Takes or gives up the lock on the bytes of FILE that SQLite's connections lock (`os_unix.c`,
-/// `SHARED_FIRST`). False if a connection has a lock that excludes this one. The lock belongs to
-/// the open file description (fcntl_locking(2)), so it excludes connections of this process, too.
-fn set_lock(file: &File, kind: i32) -> io::Result<bool> {
-    // `off_t` has 32 bits on some processors. glibc, from 2.28 on, makes of them the 64 bits that
-    // the kernel takes.
-    const SHARED_FIRST: off_t = 0x4000_0002;
-    const SHARED_SIZE: off_t = 510;
-    let lock = libc::flock {
-        l_type: kind as libc::c_short,
-        l_whence: libc::SEEK_SET as libc::c_short,
-        l_start: SHARED_FIRST,
-        l_len: SHARED_SIZE,
-        l_pid: 0,
-    };
-    match fcntl(file, FcntlArg::F_OFD_SETLK(&lock)) {
-        Err(nix::Error::EAGAIN | nix::Error::EACCES) => Ok(false),
-        set => set.map(|_| true).map_err(io::Error::from),
-    }
-}
-
 /// Gives a new file the owner and the mode of another.
 pub(super) fn give_owner_and_mode_of(other: &Metadata, file: &File) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(other.mode() & 0o777))?;
@@ -250,55 +202,4 @@ pub(super) fn give_owner_and_mode_of(other: &Metadata, file: &File) -> io::Resul
 /// The error when a file is not the one that was opened, or lacks pages.
 pub(super) fn replaced(path: &Path) -> DatabaseError {
     DatabaseError::Replaced(data_path::name_of(path))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Barrier;
-    use std::thread;
-
-    use super::*;
-
-    /// An empty FILE in a new directory.
-    fn database(name: &str) -> PathBuf {
-        let directory =
-            std::env::temp_dir().join(format!("colors-wal-files-{name}-{}", std::process::id()));
-        fs::create_dir_all(&directory).unwrap();
-        let path = directory.join("FILE");
-        fs::write(&path, "").unwrap();
-        path
-    }
-
-    #[test]
-    fn only_one_of_several_that_open_the_shm_at_once_has_made_it() {
-        let path = database("opening");
-        for round in 0..200 {
-            let barrier = Barrier::new(4);
-            let open = || {
-                barrier.wait();
-                SharedMemory::open(&path).unwrap()
-            };
-            let opened = thread::scope(|scope| {
-                [(); 4].map(|()| scope.spawn(open)).map(|opening| opening.join().unwrap())
-            });
-            assert_eq!(opened.iter().filter(|shm| shm.made_beside.is_some()).count(), 1, "{round}");
-        }
-        fs::remove_dir_all(path.parent().unwrap()).unwrap();
-    }
-
-    #[test]
-    fn an_shm_that_was_made_is_removed_unless_a_program_has_opened_the_database() {
-        let path = database("removing");
-        let other = File::open(&path).unwrap();
-        assert!(set_lock(&other, libc::F_RDLCK).unwrap());
-        for is_in_use in [true, false] {
-            let shm = SharedMemory::open(&path).unwrap();
-            let file = shm.path.clone();
-            drop(shm);
-            assert_eq!(file.exists(), is_in_use);
-            let _ = fs::remove_file(file);
-            assert!(set_lock(&other, libc::F_UNLCK).unwrap());
-        }
-        fs::remove_dir_all(path.parent().unwrap()).unwrap();
-    }
 }
