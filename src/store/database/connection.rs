@@ -42,7 +42,8 @@ pub(crate) struct Database {
 }
 
 /// Reads the list at a path without links by a connection that cannot write: for `--dump` where
-/// that may not, as on a read-only medium. Recovers nothing, so it may fail after a kill.
+/// that may not, as in `colors-backup.service`, for which all file systems are read-only. Recovers
+/// nothing, so it may fail after a kill.
 pub(crate) fn read_only(path: &Path) -> Result<Colors, DatabaseError> {
     let found = within(BUSY_TIME, || match try_read_only(path) {
         Err(DatabaseError::Busy) => None,
