@@ -94,14 +94,7 @@ fn a_path_that_leads_nowhere_is_told_with_the_part_that_is_to_blame() {
     let long = "x".repeat(250);
     symlink(format!("{long}/{long}"), scratch.0.join("short")).unwrap();
     fs::create_dir_all(scratch.0.join(&long).join(&long)).unwrap();
-    let length = scratch.0.as_os_str().len();
-    let too_long = |path: usize, name: usize| {
-        format!(
-            "its path has {} bytes, its name {name}, and SQLite takes at most 504 and 247; name \
-             another file with --data",
-            length + path
-        )
-    };
+    let too_long = "its path is too long: SQLite takes 504 bytes, and 247 of them for its name; name another file with --data";
     let create = |directory| {
         format!("no such directory; create it with mkdir -p {}", scratch.file(directory))
     };
@@ -118,8 +111,8 @@ fn a_path_that_leads_nowhere_is_told_with_the_part_that_is_to_blame() {
         ("no/such/colors.db", create("no/such")),
         ("link", create("gone")),
         ("list/no/colors.db", is_file("list/no")),
-        ("short/colors.db", too_long(512, 9)),
-        (&"y".repeat(250), too_long(251, 250)),
+        ("short/colors.db", too_long.to_owned()),
+        (&"y".repeat(250), too_long.to_owned()),
     ] {
         assert_eq!(failed_start(&scratch.0, file), reason);
     }
@@ -273,7 +266,8 @@ fn without_write_permission_the_list_can_be_printed_and_a_start_says_whose_it_is
     let refused = |operation: &str, path: &str, mode: u32| {
         format!(
             ": cannot {operation} {path}: permission denied: it belongs to user 0 with mode {mode:04o}, \
-             and this process runs as user 65534; run this as its owner, or change its mode or owner\n"
+             and this process runs as user 65534; run this as its owner, change its mode or owner, or \
+             name another file with --data\n"
         )
     };
     let refused_file =
@@ -312,9 +306,7 @@ fn without_write_permission_the_list_can_be_printed_and_a_start_says_whose_it_is
     assert!(code == Some(1) && error.ends_with(&refused("write", directory, 0o755)), "{error}");
     // as the service manager starts it
     let (_, _, error) = use_as_nobody(&["--check"], "colors.db");
-    let advice = "cannot use colors.db: this would be a file in /, where relative paths begin under \
-                  systemd; name its whole path with --data, as in /var/lib/colors/colors.db\n";
-    assert!(error.ends_with(advice), "{error}");
+    assert!(error.contains("cannot use colors.db: cannot write /: "), "{error}");
     chown(&scratch.0, Some(65534), Some(65534)).unwrap();
     assert_eq!(run_as_nobody(&["--check"]).0, Some(0));
     assert_eq!(scratch.names(), ["colors", "colors.db"]);

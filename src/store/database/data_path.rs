@@ -70,12 +70,6 @@ pub(super) fn inspect(path: &Path) -> Result<bool, DatabaseError> {
 fn check_path_length(path: &Path) -> Result<(), DatabaseError> {
     let directory = directory_of(path);
     let full = fs::canonicalize(directory).map_err(|error| match error.kind() {
-        // A path that is still relative could not be made absolute.
-        ErrorKind::NotFound if directory.is_relative() => DatabaseError::Unusable(
-            "the working directory was removed; start in another, or name the whole path with \
-             --data"
-                .to_owned(),
-        ),
         ErrorKind::NotFound => DatabaseError::Unusable(format!(
             "no such directory; create it with mkdir -p {}",
             directory.display()
@@ -83,12 +77,10 @@ fn check_path_length(path: &Path) -> Result<(), DatabaseError> {
         _ => refused("search", directory, &error),
     })?;
     let name = path.file_name().unwrap_or_default();
-    let length = full.join(name).as_os_str().len();
-    if length > PATH_BYTES_MAX || name.len() > FILE_NAME_BYTES_MAX {
+    if full.join(name).as_os_str().len() > PATH_BYTES_MAX || name.len() > FILE_NAME_BYTES_MAX {
         return Err(DatabaseError::Unusable(format!(
-            "its path has {length} bytes, its name {}, and SQLite takes at most {PATH_BYTES_MAX} \
-             and {FILE_NAME_BYTES_MAX}; name another file with --data",
-            name.len()
+            "its path is too long: SQLite takes {PATH_BYTES_MAX} bytes, and {FILE_NAME_BYTES_MAX} \
+             of them for its name; name another file with --data"
         )));
     }
     Ok(())
@@ -129,13 +121,6 @@ pub(crate) fn check_writable(path: &Path) -> Result<(), DatabaseError> {
 /// service manager may run the service as a user of its own, and the error of the system names
 /// neither user.
 pub(super) fn refused(operation: &'static str, path: &Path, error: &io::Error) -> DatabaseError {
-    if path == Path::new("/") {
-        return DatabaseError::Unusable(
-            "this would be a file in /, where relative paths begin under systemd; name its whole \
-             path with --data, as in /var/lib/colors/colors.db"
-                .to_owned(),
-        );
-    }
     if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) {
         return DatabaseError::Full;
     }
@@ -144,7 +129,8 @@ pub(super) fn refused(operation: &'static str, path: &Path, error: &io::Error) -
         (ErrorKind::PermissionDenied, Some((part, there))) => {
             let cause = format!(
                 "permission denied: it belongs to user {} with mode {:04o}, and this process runs \
-                 as user {}; run this as its owner, or change its mode or owner",
+                 as user {}; run this as its owner, change its mode or owner, or name another file \
+                 with --data",
                 there.uid(),
                 there.mode() & 0o7777,
                 rustix::process::geteuid().as_raw()
@@ -154,8 +140,8 @@ pub(super) fn refused(operation: &'static str, path: &Path, error: &io::Error) -
         (ErrorKind::ReadOnlyFilesystem, _) => {
             let directory = if path.is_dir() { path } else { directory_of(path) };
             let cause = format!(
-                "it is read-only; under systemd have the unit say ReadWritePaths={}, or name \
-                 another file with --data",
+                "it is read-only; name another file with --data, or under systemd have the unit \
+                 say ReadWritePaths={}",
                 directory.display()
             );
             (operation, directory, cause)
