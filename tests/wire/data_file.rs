@@ -170,7 +170,7 @@ fn the_database_of_another_program_or_a_damaged_one_is_left_alone() {
     let other = "it is the database of another program, or made by sqlite3 from a dump; name";
     let long = "UPDATE color SET name = printf('%.5000c', 'x') WHERE id = 3";
     let row = "the row of table color with id 3 is not a color: its name is too long; correct it";
-    let table = "its table color is another one: it has \"\" in place of ";
+    let table = "its table color is not the one that the service makes; copy the rows into that";
     let damage = "it is damaged (";
     let page = 4096;
     for (bytes, reason) in [

@@ -73,39 +73,33 @@ pub(super) fn read_list(connection: &Connection, known: &Colors) -> Result<Color
     Ok(Colors::with_ids(colors))
 }
 
-/// Fails if the database could refuse or change a row that the service writes: if its table is not
-/// [`SCHEMA`], or has a trigger, or an index that is unique, partial or on an expression.
+/// Fails if the table is not [`SCHEMA`], or has a trigger. A constraint or a trigger may ignore or
+/// change what the service writes, without an error: then a change would be acknowledged that FILE
+/// does not have.
 fn check_schema(connection: &Connection) -> Result<(), DatabaseError> {
-    // The text becomes part of a message, which is one line.
-    let text = |query: &str| {
-        query_value::<String>(connection, query).map(|text| text.replace(char::is_control, " "))
-    };
-    let found = text(
+    let found: String = query_value(
+        connection,
         "SELECT ifnull(max(sql), '') FROM sqlite_schema \
          WHERE type IN ('table', 'view') AND name = 'color' COLLATE NOCASE",
     )?;
     // ALTER TABLE puts names in quotes. A person who makes the table may use other spaces and case.
     let plain = |sql: &str| sql.to_lowercase().replace(|c: char| c == '"' || c.is_whitespace(), "");
     if plain(&found) != plain(SCHEMA) {
-        let same = SCHEMA.bytes().zip(found.bytes()).take_while(|(a, b)| a == b).count();
         return Err(DatabaseError::Unusable(format!(
-            "its table color is another one: it has \"{:.100}\" in place of \"{}\"; copy the rows \
-             into a table as the service makes it, with sqlite3",
-            &found[same..],
-            &SCHEMA[same..]
+            "its table color is not the one that the service makes; copy the rows into that, with \
+             sqlite3: {SCHEMA}"
         )));
     }
-    let foreign = text(
-        "SELECT ifnull(max(type || ' ' || name), '') FROM sqlite_schema AS other \
-         WHERE tbl_name = 'color' COLLATE NOCASE AND (type = 'trigger' OR \
-         name IN (SELECT name FROM pragma_index_list('color') WHERE \"unique\" OR partial) OR \
-         EXISTS (SELECT 1 FROM pragma_index_xinfo(other.name) WHERE cid = -2))",
+    let trigger: Option<String> = query_value(
+        connection,
+        "SELECT max(name) FROM sqlite_schema \
+         WHERE type = 'trigger' AND tbl_name = 'color' COLLATE NOCASE",
     )?;
-    if !foreign.is_empty() {
-        return Err(DatabaseError::Unusable(format!(
-            "it has the {foreign}, which may refuse or change what the service writes; remove it \
-             with sqlite3"
-        )));
+    match trigger {
+        Some(name) => Err(DatabaseError::Unusable(format!(
+            "it has the trigger {name:?}, which may change what the service writes; remove it with \
+             sqlite3"
+        ))),
+        None => Ok(()),
     }
-    Ok(())
 }
