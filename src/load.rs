@@ -135,7 +135,7 @@ fn stored(file: &Path) -> Result<Colors, DatabaseError> {
     }
     let Err(refused) = database::check_writable(&path) else { return Database::read(&path) };
     database::read_only(&path).map_err(|error| match error {
-        DatabaseError::ReadOnly | DatabaseError::CannotOpen => refused,
+        DatabaseError::Inaccessible => refused,
         error => error,
     })
 }

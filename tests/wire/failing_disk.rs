@@ -50,7 +50,7 @@ fn after_a_failed_save_the_directory_has_to_be_synced_again() {
     if !server.strace(&options) {
         return;
     }
-    let failed = "the change could not be saved: the file cannot be written: the disk reported an error, or there is a limit of the file's size";
+    let failed = "the change could not be saved: the disk reported an error (code 778 of SQLite), or the file has reached a limit of its size";
     server.ask("POST", "/colors", A).expect_message(500, failed);
     // the log can be written again, and the directory not be synced yet
     let refused = server.ask("POST", "/colors", A);

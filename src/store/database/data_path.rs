@@ -56,7 +56,12 @@ pub(super) fn inspect(path: &Path) -> Result<bool, DatabaseError> {
         _ if start.is_empty() => Ok(false),
         (Some(APPLICATION_ID), Some(..=VERSION)) if is_database => Ok(true),
         (Some(APPLICATION_ID), Some(_)) if is_database => Err(DatabaseError::Newer),
-        (Some(0), _) if is_database => Err(DatabaseError::Unmarked(path.clone())),
+        (Some(0), _) if is_database => unusable(&format!(
+            "it is the database of another program, or made by sqlite3 from a dump; name another \
+             file with --data, or mark it as ours with sqlite3 {} 'PRAGMA \
+             application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}'",
+            path.display()
+        )),
         _ if is_database => Err(DatabaseError::Foreign),
         _ if matches!(start.trim_ascii_start(), [b'[' | b'{', ..]) => unusable(
             "it is a list in JSON; start with it as --seed, and name a new file with --data",
@@ -90,13 +95,12 @@ fn check_path_length(path: &Path) -> Result<(), DatabaseError> {
 pub(super) fn sync_directory(path: &Path) -> Result<(), DatabaseError> {
     let directory = directory_of(path);
     let synced = File::open(directory).and_then(|directory| directory.sync_all());
-    synced.map_err(|error| DatabaseError::Refused {
-        operation: "sync",
-        path: directory.to_owned(),
-        cause: format!(
-            "{error}; a power cut could lose the file: repair the disk, or name another file with \
-             --data"
-        ),
+    synced.map_err(|error| {
+        DatabaseError::Unusable(format!(
+            "cannot sync {}: {error}; a power cut could lose the file: repair the disk, or name \
+             another file with --data",
+            directory.display()
+        ))
     })
 }
 
@@ -148,7 +152,7 @@ pub(super) fn refused(operation: &'static str, path: &Path, error: &io::Error) -
         }
         _ => (operation, path, format!("{error}; name another file with --data")),
     };
-    DatabaseError::Refused { operation, path: path.to_owned(), cause }
+    DatabaseError::Unusable(format!("cannot {operation} {}: {cause}", path.display()))
 }
 
 /// Where a path leads, as an absolute path. Follows links even to a file that does not exist.
@@ -171,11 +175,6 @@ pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
     name.into()
-}
-
-/// The name of a file, without its directory, for messages.
-pub(super) fn name_of(path: &Path) -> String {
-    path.file_name().unwrap_or_default().display().to_string()
 }
 
 /// The path as a URI for SQLite (<https://sqlite.org/uri.html>).

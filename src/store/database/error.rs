@@ -1,11 +1,8 @@
 //! The errors of the database, and their messages. Errors of SQLite are told apart by its codes.
 
 use std::fmt;
-use std::path::PathBuf;
 
 use rusqlite::{ErrorCode, ffi};
-
-use super::data_path::{APPLICATION_ID, VERSION};
 
 /// Why a database cannot be opened, read or written. `Display` names the cause and what to do.
 /// Clients read this text as well, so it names files without their directory. A refusal of the
@@ -14,44 +11,29 @@ use super::data_path::{APPLICATION_ID, VERSION};
 pub(crate) enum DatabaseError {
     /// When another process holds a lock for longer than the service waits for it.
     Busy,
-    /// When `--dump` needs a list, and FILE does not exist or is empty.
+    /// When FILE does not exist, or is empty, and no seed is there to make it from.
     Missing,
-    /// When FILE, FILE-wal or FILE-shm, which has this name, is not the file that was opened, or
-    /// lacks a part of it.
-    Replaced(String),
-    /// When the database is one of another program.
+    /// When the database has the mark of another program.
     Foreign,
-    /// When FILE, at this path, has no `application_id`. It may be a database of colors that
-    /// sqlite3 has made of what `.dump` prints.
-    Unmarked(PathBuf),
     /// When the tables have a version of a later program.
     Newer,
-    /// When the service cannot use the path of `--data`, or a row or the schema of the database
-    /// there, for this other reason, which says what to do.
+    /// When the files, a row or the schema cannot be used, the system refuses an operation on the
+    /// files, or SQLite fails, for this reason.
     Unusable(String),
     /// When SQLite finds this damage.
     Damaged(String),
-    /// When the system refuses an operation on FILE, its directory, or a file beside it. The cause
-    /// says what to do.
-    Refused { operation: &'static str, path: PathBuf, cause: String },
     /// When the disk has no room.
     Full,
-    /// When SQLite may not write the file, its directory or its file system.
-    ReadOnly,
-    /// When SQLite cannot open one of the three files.
-    CannotOpen,
+    /// When SQLite may not open or write one of the files, or their directory.
+    Inaccessible,
     /// When a sync fails. The commit is not in the list, now or after a crash.
     SyncFailed,
     /// When a sync fails, and so does the commit that erases the one before: see
     /// [`Database::commit`](super::Database::commit).
     NotErased,
-    /// When a write fails.
-    WriteFailed,
     /// When another operation on the disk fails; SQLite's extended code says which.
     Disk(i32),
-    /// When SQLite fails for another reason, in its words.
-    Sqlite(String),
-    /// When the service panicked while it saved this change .
+    /// When the service panicked while it saved this change.
     Panicked,
 }
 
@@ -63,21 +45,9 @@ impl fmt::Display for DatabaseError {
                 "it does not exist, or is empty; name the file of a service, or a copy, with \
                  --data",
             ),
-            Self::Replaced(name) => write!(
-                f,
-                "{name} was removed, replaced or cut short; move it back (a copy is another \
-                 file), or save what GET /colors answers and restart"
-            ),
             Self::Foreign => {
                 f.write_str("it is the database of another program; name another file with --data")
             }
-            Self::Unmarked(path) => write!(
-                f,
-                "it is the database of another program, or made by sqlite3 from a dump; name \
-                 another file with --data, or mark it as ours with sqlite3 {} \
-                 'PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}'",
-                path.display()
-            ),
             Self::Newer => f.write_str(
                 "a newer version of colors made it; install that one, or name another file with \
                  --data",
@@ -88,30 +58,21 @@ impl fmt::Display for DatabaseError {
                 "it is damaged ({damage}); move it away, and start with --seed and a backup, which \
                  makes a new file"
             ),
-            Self::Refused { operation, path, cause } => {
-                write!(f, "cannot {operation} {}: {cause}", path.display())
-            }
             Self::Full => f.write_str("the disk is full; make room on it"),
-            Self::ReadOnly => {
-                f.write_str("the file, its directory or its file system is read-only")
-            }
-            Self::CannotOpen => f.write_str(
-                "the file, or those beside it with -wal and -shm, cannot be opened; run this as \
-                 their owner",
+            Self::Inaccessible => f.write_str(
+                "the file, or those beside it with -wal and -shm, cannot be opened or written; run \
+                 this as their owner, on a file system that can be written",
             ),
             Self::SyncFailed => f.write_str("the disk reported an error on sync"),
             Self::NotErased => f.write_str(
                 "the disk reported an error on sync, and another when the change was taken back: \
                  it may be in the list after a crash",
             ),
-            Self::WriteFailed => f.write_str(
-                "the file cannot be written: the disk reported an error, or there is a limit of \
-                 the file's size",
+            Self::Disk(code) => write!(
+                f,
+                "the disk reported an error (code {code} of SQLite), or the file has reached a \
+                 limit of its size"
             ),
-            Self::Disk(code) => {
-                write!(f, "the disk reported an error (code {code} of SQLite)")
-            }
-            Self::Sqlite(message) => f.write_str(message),
             Self::Panicked => f.write_str("the service failed, its log says where"),
         }
     }
@@ -120,7 +81,7 @@ impl fmt::Display for DatabaseError {
 impl From<rusqlite::Error> for DatabaseError {
     fn from(error: rusqlite::Error) -> Self {
         let message = error.to_string();
-        let Some(failure) = error.sqlite_error() else { return Self::Sqlite(message) };
+        let Some(failure) = error.sqlite_error() else { return Self::Unusable(message) };
         match (failure.code, failure.extended_code) {
             (ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked, _) => Self::Busy,
             // To a connection that cannot write: another program is opening the database.
@@ -128,11 +89,9 @@ impl From<rusqlite::Error> for DatabaseError {
             (ErrorCode::DiskFull, _) | (_, ffi::SQLITE_IOERR_SHMSIZE) => Self::Full,
             (ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase, _) => Self::Damaged(message),
             (_, ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC) => Self::SyncFailed,
-            (_, ffi::SQLITE_IOERR_WRITE) => Self::WriteFailed,
             (ErrorCode::SystemIoFailure, code) => Self::Disk(code),
-            (ErrorCode::ReadOnly, _) => Self::ReadOnly,
-            (ErrorCode::CannotOpen, _) => Self::CannotOpen,
-            _ => Self::Sqlite(message),
+            (ErrorCode::ReadOnly | ErrorCode::CannotOpen, _) => Self::Inaccessible,
+            _ => Self::Unusable(message),
         }
     }
 }
@@ -155,16 +114,18 @@ mod tests {
         check(ffi::SQLITE_IOERR_SHMSIZE, &Full, "the disk is full; make room on it");
         check(
             ffi::SQLITE_READONLY_DIRECTORY,
-            &ReadOnly,
-            "the file, its directory or its file system is read-only",
-        );
-        check(
-            ffi::SQLITE_CANTOPEN,
-            &CannotOpen,
-            "the file, or those beside it with -wal and -shm, cannot be opened; run this as their \
-             owner",
+            &Inaccessible,
+            "the file, or those beside it with -wal and -shm, cannot be opened or written; run \
+             this as their owner, on a file system that can be written",
         );
         let code = ffi::SQLITE_IOERR_READ;
-        check(code, &Disk(code), &format!("the disk reported an error (code {code} of SQLite)"));
+        check(
+            code,
+            &Disk(code),
+            &format!(
+                "the disk reported an error (code {code} of SQLite), or the file has reached a \
+                 limit of its size"
+            ),
+        );
     }
 }
