@@ -53,9 +53,12 @@ pub(crate) mod json;
 mod list;
 mod writer;
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant};
+
+use log::Level;
 
 pub(crate) use change::{Action, Change, Outcome};
 pub(crate) use color::Color;
@@ -67,6 +70,8 @@ pub(crate) use json::JsonError;
 pub(crate) use list::{ChangeListener, SharedList};
 pub(crate) use writer::Writer;
 use writer::{Asker, WriterMessage};
+
+use crate::service_manager;
 
 /// How often the writer looks for commits of other programs while it has no changes. Readers may
 /// miss such a commit for this long.
@@ -185,5 +190,28 @@ impl Store {
         let _ = writer.send(WriterMessage::Close(sender));
         let result = closed.recv_timeout(deadline.saturating_duration_since(Instant::now()));
         result.unwrap_or_else(|_| Err("the database was not closed in time".to_owned()))
+    }
+}
+
+/// Reports to the log and the service manager a failure that differs from the one before, and the
+/// first success after a failure. `failed`: what the message begins with.
+fn report<E: PartialEq + Display>(
+    level: Level,
+    failed: &str,
+    before: Option<&E>,
+    now: Option<&E>,
+    recovered: &str,
+) {
+    match now {
+        Some(failure) if before != now => {
+            let message = format!("{failed}: {failure}");
+            log::log!(level, "{message}");
+            service_manager::status(&message);
+        }
+        None if before.is_some() => {
+            log::info!("{recovered}");
+            service_manager::status("ok");
+        }
+        _ => {}
     }
 }

@@ -5,9 +5,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::DatabaseError;
+use log::Level;
+
+use super::{DatabaseError, report};
 use crate::metrics::DatabaseMetrics;
-use crate::service_manager;
 
 /// A save or a look for commits of other programs that takes longer counts as failed. The time of a
 /// save does not include its wait for the write lock, since that time starts again with each try to
@@ -65,8 +66,7 @@ impl DatabaseStatus {
     }
 
     /// Runs a save or a look, and notes when it began and whether it has failed. A panic counts as
-    /// a failure. Reports to the log and the service manager each failure that differs from the one
-    /// before, and the first success after a failure.
+    /// a failure.
     pub(super) fn supervise<T>(
         &self,
         run: impl FnOnce() -> Result<T, DatabaseError>,
@@ -79,17 +79,10 @@ impl DatabaseStatus {
             progress.begun = None;
             replace(&mut progress.failure, failure.cloned())
         };
-        if let Some(failure) = failure {
+        if failure.is_some() {
             self.metrics.failures.inc();
-            if before.as_ref() != Some(failure) {
-                let message = format!("{FAILED}: {failure}");
-                log::error!("{message}");
-                service_manager::status(&message);
-            }
-        } else if before.is_some() {
-            log::info!("changes are saved again");
-            service_manager::status("ok");
         }
+        report(Level::Error, FAILED, before.as_ref(), failure, "changes are saved again");
         result
     }
 

@@ -5,8 +5,10 @@ use std::mem::replace;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use log::Level;
+
+use super::report;
 use crate::http::rfc3339;
-use crate::service_manager;
 
 /// How long the other service may be away until `/health` says so. A request that it holds counts
 /// as an answer while nothing is known to the contrary.
@@ -37,8 +39,7 @@ impl Followed {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that the other service has answered, or why not. Reports each reason that differs from
-    /// the one before, and the first answer after a failure.
+    /// Notes that the other service has answered, or why not.
     pub(crate) fn note(&self, failure: Option<&String>) {
         let before = {
             let mut answers = self.lock();
@@ -48,18 +49,9 @@ impl Followed {
             }
             replace(&mut answers.failure, failure.cloned())
         };
-        match failure {
-            Some(reason) if before.as_ref() != failure => {
-                let message = format!("cannot follow {}: {reason}", self.url);
-                log::warn!("{message}");
-                service_manager::status(&message);
-            }
-            None if before.is_some() => {
-                log::info!("{} is followed again", self.url);
-                service_manager::status("ok");
-            }
-            _ => {}
-        }
+        let failed = format!("cannot follow {}", self.url);
+        let recovered = format!("{} is followed again", self.url);
+        report(Level::Warn, &failed, before.as_ref(), failure, &recovered);
     }
 
     /// When the other service last answered; `None` before the first answer.
