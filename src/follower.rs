@@ -42,6 +42,10 @@ const START_TIME: Duration = Duration::from_secs(6);
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
+/// The same when the list that came could not be saved. The log has two lines for each such try:
+/// short changes may be saved meanwhile.
+const SAVE_PAUSE: Duration = Duration::from_secs(10);
+
 pub(crate) struct Follower {
     agent: Agent,
     /// Of the list there.
@@ -105,21 +109,26 @@ impl Follower {
             let ask = || self.ask(Some(before.envelope().tag()), wait);
             let answer = catch_unwind(AssertUnwindSafe(ask))
                 .unwrap_or_else(|_| Err("the service failed, its log says where".to_owned()));
-            wait = if answer.is_ok() { WAIT_TIME } else { Duration::ZERO };
-            let has_failed = answer.is_err();
-            self.followed.note(answer.as_ref().err());
-            if let Ok(Some(list)) = answer {
-                store.make(Change::new(Action::ReplaceAll(list), Conditions::default()));
-            }
+            let mut least_pause = Duration::ZERO;
+            let result = answer.and_then(|list| {
+                let Some(list) = list else { return Ok(()) };
+                let change = Change::new(Action::ReplaceAll(list), Conditions::default());
+                store.make(change).map_err(|error| {
+                    least_pause = SAVE_PAUSE;
+                    format!("its list cannot be saved here: {error}")
+                })
+            });
+            self.followed.note(result.as_ref().err());
+            wait = if result.is_ok() { WAIT_TIME } else { Duration::ZERO };
             let is_changed = !store.list.version().is_same_version(&before);
             let was_held = begun.elapsed() > PAUSE_MAX;
             if is_changed || was_held {
                 pause = PAUSE_MIN;
             }
             // An answer that changes nothing, and was not held, is as good as none.
-            if has_failed || !(is_changed || was_held) {
+            if result.is_err() || !(is_changed || was_held) {
                 // Those who follow the same service do not come back all at once.
-                sleep(pause.mul_f64(random_half_to_one()));
+                sleep(pause.max(least_pause).mul_f64(random_half_to_one()));
                 pause = PAUSE_MAX.min(2 * pause);
             }
         }
@@ -169,7 +178,11 @@ fn reason(error: Error) -> String {
         Error::BodyExceedsLimit(_) => {
             format!("its list is longer than {} MiB", LIST_BYTES_MAX / 1024 / 1024)
         }
-        Error::Protocol(error) => format!("its answer is malformed: {error}"),
+        Error::Protocol(error) => {
+            // The error may have a number that differs each time.
+            log::debug!("{error}");
+            "its answer is malformed".to_owned()
+        }
         Error::Io(error) => error.to_string(),
         error => error.to_string(),
     }
@@ -183,7 +196,8 @@ fn random_half_to_one() -> f64 {
 /// Parses the URL of `--follow`: `http://HOST`, perhaps with a port, and with a path that
 /// everything there is below. Returns it without a slash at its end.
 pub(crate) fn parse_url(text: &str) -> Result<String, &'static str> {
-    const FORM: &str = "give the URL of a service, as in http://colors.example.org:8080";
+    const FORM: &str = "give the URL of a service, without user, query and fragment, as in \
+                        http://colors.example.org:8080";
     const TLS: &str = "a service speaks no TLS: give the http:// URL of a tunnel or proxy on this \
                        host that does (docs/replicas.md)";
     let uri: Uri = text.parse().map_err(|_| FORM)?;

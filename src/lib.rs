@@ -184,7 +184,7 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     let is_activated = !inherited.is_empty();
     let is_starting = Arc::new(AtomicBool::new(true));
     let signals =
-        Signals::handle(&is_starting, options.token_file.is_some()).map_err(Failure::System)?;
+        Signals::handle(&is_starting, options.has_token_files()).map_err(Failure::System)?;
     let (tokens, loaded) = load_tokens(options)?.unzip();
     let follower = Follower::new(options);
     let source = load::find(options, follower.as_ref())?;

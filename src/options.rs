@@ -137,6 +137,11 @@ impl Options {
         Ok(Self { warnings: warnings(&command), ..Self::from_arg_matches(&matches)? })
     }
 
+    /// Whether SIGHUP has a meaning. The token of `--follow-token-file` is read again without it.
+    pub(crate) fn has_token_files(&self) -> bool {
+        self.token_file.is_some() || self.follow_token_file.is_some()
+    }
+
     pub(crate) fn worker_count(&self) -> usize {
         // At least two: while one makes an answer that is only just not long, the other serves.
         let of_system = || available_parallelism().map_or(2, |count| count.get().clamp(2, 256));

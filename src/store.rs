@@ -168,17 +168,18 @@ impl Store {
         }
     }
 
-    /// Makes a change, and waits until it is made or has failed. The writer reports a failure.
-    pub(crate) fn make(&self, change: Change) {
+    /// Makes a change, and waits until it is made. Fails if it cannot be saved.
+    pub(crate) fn make(&self, change: Change) -> Result<(), DatabaseError> {
         match &self.storage {
             Storage::InMemory => drop(self.list.make(&change, true)),
             Storage::Database(writer, _) => {
                 let (sender, outcome) = mpsc::channel();
                 // Both fail if the writer has ended. Then the service ends as well.
                 let _ = writer.send(WriterMessage::Change(change, Asker::Thread(sender)));
-                let _ = outcome.recv();
+                outcome.recv().unwrap_or(Err(DatabaseError::Panicked))?;
             }
         }
+        Ok(())
     }
 
     /// Tells the writer to save what is queued and to close the database. After that, FILE alone is

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
-use rustix::process::Signal;
+use rustix::process::{Resource, Rlimit, Signal, prlimit};
 use socket2::{Domain, Socket, Type};
 
 use crate::common::client::{assert_same_list, request};
@@ -316,10 +316,10 @@ fn a_token_can_be_given_and_changed_while_it_runs() {
         ("abcdefgh01234567\nabcdefgh01234568", "cannot use the token file"),
         ("", "cannot use the token file"),
     ] {
-        fs::write(&token, content).unwrap();
         let expected = format!("[WARN] cannot follow {}: {reason}", url(&writer));
         let count = || follower.log().matches(&expected).count();
         let before = count();
+        fs::write(&token, content).unwrap();
         // A request that waits is answered, and the next one has the other token.
         let value = format!(r#"{{"value":"{}"}}"#, content.len());
         let fields = "Authorization: Bearer abcdefgh01234567\r\n";
@@ -331,6 +331,30 @@ fn a_token_can_be_given_and_changed_while_it_runs() {
             color == writer.ask_with("GET", "/colors/red", fields, "").content
         });
     }
+}
+
+#[test]
+fn a_list_that_cannot_be_saved_is_no_list_that_is_followed() {
+    let scratch = Scratch::new();
+    let writer = Server::start(&[]);
+    let follower = follow(&writer, &["--data", &scratch.file("copy.db")]);
+    // no file may become longer
+    let pid = rustix::process::Pid::from_raw(follower.pid() as i32);
+    let limit = |bytes| Rlimit { current: bytes, maximum: None };
+    prlimit(pid, Resource::Fsize, limit(Some(256 * 1024))).unwrap();
+    let before = writer.list();
+    let value = "x".repeat(300 * 1024);
+    writer.ask("PUT", "/colors/red", &format!(r#"{{"value":"{value}"}}"#)).expect_status(200);
+    let failed = format!("cannot follow {} since ", url(&writer));
+    // The database says of itself that a short change could be saved.
+    wait_until("it is said", || {
+        let (code, status) = status_of(&follower);
+        code == 503 && status.starts_with(&failed) && status.contains("cannot be saved here")
+    });
+    assert_eq!(follower.list(), before);
+    prlimit(pid, Resource::Fsize, limit(None)).unwrap();
+    wait_for_list(&follower, &writer);
+    wait_until("it is well", || status_of(&follower).0 == 200);
 }
 
 #[test]
