@@ -78,7 +78,6 @@ impl Writer {
         let mut unsaved = Vec::new();
         let mut connected: Option<OutcomeHandler> = None;
         let mut closed = None;
-        let mut tag_first = false;
         while closed.is_none() || !unsaved.is_empty() {
             let mut first = None;
             if unsaved.is_empty() {
@@ -98,15 +97,8 @@ impl Writer {
                     WriterMessage::Close(sender) => closed = Some(sender),
                 }
             }
-            // Computing the list's tag is slow, so changes with a condition on it are applied after
-            // all others of the same commit. If the previous commit ran out of time before it came
-            // to any, they go first.
-            let needs_tag = |(change, _): &(Change, Asker)| change.needs_tag_of_list;
-            unsaved.sort_by_key(|change| needs_tag(change) != tag_first);
             if !unsaved.is_empty() {
                 let outcomes = self.save(&unsaved);
-                let (saved, rest) = unsaved.split_at(outcomes.len());
-                tag_first = !saved.iter().any(needs_tag) && rest.iter().any(needs_tag);
                 let deliver = connected.as_ref().expect("it comes before the first change");
                 for ((_, asker), outcome) in unsaved.drain(..outcomes.len()).zip(outcomes) {
                     match asker {
@@ -240,7 +232,7 @@ mod tests {
 
     use super::super::{Action, Color, Later, database};
     use super::*;
-    use crate::tag::{Conditions, Tag, TagCondition};
+    use crate::tag::Conditions;
 
     /// A store of an empty list in this directory, its writer, which does not run yet, and the
     /// outcomes of its changes.
@@ -255,38 +247,8 @@ mod tests {
         (store, writer, outcomes)
     }
 
-    fn submit(store: &Store, action: Action, if_match: Option<TagCondition>) {
-        let conditions = Conditions { if_match, if_none_match: None };
-        let ticket = Ticket { worker: 0, connection: 0 };
-        let submitted = store.submit(Change::new(action, conditions), ticket, true);
-        assert_eq!(submitted, Err(Later::Saving));
-    }
-
     fn scratch(name: &str) -> PathBuf {
         std::env::temp_dir().join(format!("colors-writer-{name}-{}", std::process::id()))
-    }
-
-    #[test]
-    fn a_change_that_needs_the_tag_is_not_kept_waiting_by_those_that_do_not() {
-        let directory = scratch("tag");
-        let (store, writer, outcomes) = open(&directory);
-        // Of two lists without a name in common, one takes the place of the other as a whole.
-        let long = |first: u32| -> Colors {
-            (first..first + 5_000).map(|name| Color::new(&name.to_string(), "")).collect()
-        };
-        let lists = [long(0), long(5_000)];
-        let if_match = Some(TagCondition::OneOf([Tag::of(b"")].into()));
-        submit(&store, Action::Create(Color::new("a", "")), if_match);
-        for number in 0..12 {
-            submit(&store, Action::ReplaceAll(lists[number % 2].clone()), None);
-        }
-        let writing = thread::spawn(|| writer.run());
-        assert_eq!(store.close(Instant::now() + Duration::from_secs(60)), Ok(()));
-        writing.join().unwrap();
-        let outcomes: Vec<_> = outcomes.try_iter().collect();
-        let place = outcomes.iter().position(|outcome| *outcome == Ok(Outcome::ConditionFailed));
-        assert!((1..12).contains(&place.unwrap()), "{place:?} of {}", outcomes.len());
-        fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]
@@ -296,7 +258,9 @@ mod tests {
         let other = Connection::open(directory.join("colors.db")).unwrap();
         other.execute_batch("BEGIN IMMEDIATE").unwrap();
         let color = Color::new("a", "");
-        submit(&store, Action::Create(color.clone()), None);
+        let change = Change::new(Action::Create(color.clone()), Conditions::default());
+        let ticket = Ticket { worker: 0, connection: 0 };
+        assert_eq!(store.submit(change, ticket, true), Err(Later::Saving));
         let writing = thread::spawn(|| writer.run());
         let mut longest = Duration::ZERO;
         loop {
