@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::fs::OFlags;
 
@@ -13,9 +13,6 @@ use crate::files::{is_at, within};
 
 /// Longest wait of a start for another process of the service to stop, which takes 5 s at most.
 pub(super) const LOCK_TIME: Duration = Duration::from_secs(6);
-
-/// How long a start waits before the log says for what.
-const LOCK_SILENCE: Duration = Duration::from_secs(1);
 
 /// Locks FILE against other processes of the service. `None` if there is no FILE. Fails with `Busy`
 /// if another process has the lock for [`LOCK_TIME`].
@@ -45,21 +42,10 @@ pub(super) fn lock_directory(path: &Path) -> Result<File, DatabaseError> {
 }
 
 fn lock(file: &File, path: &Path) -> Result<(), DatabaseError> {
-    let begun = Instant::now();
-    let mut is_logged = false;
     let locked = within(LOCK_TIME, || match file.try_lock() {
         Ok(()) => Some(Ok(())),
         Err(TryLockError::Error(error)) => Some(Err(data_path::refused("lock", path, &error))),
-        Err(TryLockError::WouldBlock) => {
-            if !is_logged && begun.elapsed() >= LOCK_SILENCE {
-                is_logged = true;
-                let file = path.display();
-                log::warn!(
-                    "waiting for another process of the service, which has {file} open, to stop"
-                );
-            }
-            None
-        }
+        Err(TryLockError::WouldBlock) => None,
     });
     locked.unwrap_or(Err(DatabaseError::Busy))
 }
