@@ -5,10 +5,6 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::tag::Tag;
 
-/// Bytes of the shortest blob that is tracked. A connection that holds a shorter one takes more
-/// memory itself.
-const TRACKED_BYTES_MIN: usize = 4096;
-
 /// Bytes of all tracked blobs in memory, those that only slow clients hold included.
 static TRACKED_BYTES: AtomicUsize = AtomicUsize::new(0);
 
@@ -27,14 +23,11 @@ impl Blob {
         Self { bytes: bytes.into(), tag: OnceLock::new(), is_tracked: false }
     }
 
-    /// The JSON of a list or of a color. It is tracked until nobody holds it any more, unless it is
-    /// short.
+    /// The JSON of a list or of a color. It is tracked until nobody holds it any more.
     pub(crate) fn tracked(bytes: impl Into<Box<[u8]>>) -> Self {
         let mut new = Self::new(bytes);
-        if new.bytes.len() >= TRACKED_BYTES_MIN {
-            new.is_tracked = true;
-            TRACKED_BYTES.fetch_add(new.bytes.len(), Relaxed);
-        }
+        new.is_tracked = true;
+        TRACKED_BYTES.fetch_add(new.bytes.len(), Relaxed);
         new
     }
 

@@ -24,8 +24,6 @@ pub(crate) struct Colors {
     hasher: RandomState,
     /// Bytes of all colors as JSON, without the commas between them.
     bytes: usize,
-    /// The sum of [`Blob::tracked_bytes`] of all colors.
-    tracked: usize,
     /// See [`Colors::envelope`]. Shared by the clones of this version.
     envelope: Arc<OnceLock<Arc<Blob>>>,
 }
@@ -60,13 +58,12 @@ impl Colors {
     pub(super) fn with_ids(colors: OrdMap<i64, Color>) -> Self {
         let hasher = RandomState::new();
         let bytes = colors.values().map(Color::json_len).sum();
-        let tracked = colors.values().map(|color| color.json.tracked_bytes()).sum();
         let hash = |color: &Color| hasher.hash_one(&*color.name());
         let mut ids: Vec<_> = colors.iter().map(|(id, color)| (hash(color), *id)).collect();
         // Sorted: insertions in random order miss the caches of the processor.
         ids.sort_unstable();
         let index = ids.into_iter().collect();
-        Self { colors, index, hasher, bytes, tracked, envelope: Arc::default() }
+        Self { colors, index, hasher, bytes, envelope: Arc::default() }
     }
 
     /// What the index has for a color.
@@ -115,36 +112,26 @@ impl Colors {
         let mut list_before = None;
         match edit {
             Edit::Append(id, color) => {
-                self.add_bytes(color);
+                self.bytes += color.json_len();
                 self.index.insert(self.index_entry(*id, color));
                 self.colors.insert(*id, color.clone());
             }
             Edit::Replace(id, color) => {
-                self.add_bytes(color);
+                self.bytes += color.json_len();
                 let before =
                     self.colors.insert(*id, color.clone()).expect("it was found in the list");
-                self.subtract_bytes(&before);
+                self.bytes -= before.json_len();
                 color_before = Some(before);
             }
             Edit::Remove(id, _) => {
                 let color = self.colors.remove(id).expect("it was found in the list");
-                self.subtract_bytes(&color);
+                self.bytes -= color.json_len();
                 self.index.remove(&self.index_entry(*id, &color));
                 color_before = Some(color);
             }
             Edit::ReplaceAll(colors) => list_before = Some(replace(self, colors.clone())),
         }
         (envelope, color_before, list_before)
-    }
-
-    fn add_bytes(&mut self, color: &Color) {
-        self.bytes += color.json_len();
-        self.tracked += color.json.tracked_bytes();
-    }
-
-    fn subtract_bytes(&mut self, color: &Color) {
-        self.bytes -= color.json_len();
-        self.tracked -= color.json.tracked_bytes();
     }
 
     /// The length of the envelope in bytes, without making it.
@@ -175,7 +162,9 @@ impl Colors {
 
     /// The sum of [`Blob::tracked_bytes`] of the colors and of the envelope.
     pub(super) fn tracked_bytes(&self) -> usize {
-        self.tracked + self.envelope.get().map_or(0, |blob| blob.tracked_bytes())
+        // A line feed ends each color.
+        let colors = self.bytes + self.len();
+        colors + self.envelope.get().map_or(0, |envelope| envelope.tracked_bytes())
     }
 
     /// Whether this blob is the envelope of this version, or the JSON of one of its colors.
