@@ -127,7 +127,7 @@ impl Database {
         connection.execute_batch("BEGIN")?;
         let colors = read_list(connection, &Colors::default())?;
         database.data_version = Some(query_value(connection, DATA_VERSION)?);
-        database.files.note_opened(query_value(connection, "PRAGMA page_size")?)?;
+        database.files.note_opened()?;
         wait_for_locks(connection, TRY_TIME)?;
         // SQLite syncs the directory as well before the first change, but ignores a failure.
         data_path::sync_directory(path)?;

@@ -19,8 +19,7 @@ use crate::files::FileId;
 const SHM_BLOCK_BYTES: u64 = 32 * 1024;
 const SHM_BLOCK_FRAMES: u64 = 4096;
 
-/// Bytes of SQLite's shortest page; most databases have pages of 4,096. A frame of FILE-wal is a
-/// page with a header.
+/// Bytes of SQLite's shortest page. A frame of FILE-wal is a page with a header.
 const PAGE_BYTES_MIN: u64 = 512;
 
 /// The files of a database. Make this before the connection, and drop it after the connection: see
@@ -30,7 +29,6 @@ pub(super) struct WalFiles {
     /// until SQLite has opened it.
     opened: [(PathBuf, Option<FileId>); 3],
     pub(super) shm: SharedMemory,
-    page_bytes: u64,
     /// The most bytes of pages that FILE-wal can have after the save that is under way.
     wal_bytes_max: u64,
     /// The greatest lengths in bytes of FILE and FILE-wal since they were last known to be whole.
@@ -65,8 +63,10 @@ impl SharedMemory {
         Ok(Self { file, path: shm, allocated: 0 })
     }
 
-    /// Allocates what SQLite will map for a FILE-wal of this many frames, and a block more.
-    fn allocate(&mut self, frames: u64) -> Result<(), DatabaseError> {
+    /// Allocates what SQLite will map for a FILE-wal of this many bytes, whatever the length of its
+    /// pages, and a block more.
+    fn allocate(&mut self, wal_bytes: u64) -> Result<(), DatabaseError> {
+        let frames = wal_bytes / PAGE_BYTES_MIN;
         let needed = SHM_BLOCK_BYTES * (frames / SHM_BLOCK_FRAMES + 2);
         if needed > self.allocated {
             let allocated =
@@ -104,19 +104,12 @@ impl WalFiles {
         let opened = [given.to_owned(), beside("-wal"), beside("-shm")].map(|path| (path, None));
         let mut shm = SharedMemory::open(path)?;
         let wal = fs::metadata(&opened[1].0).map_or(0, |file| file.len());
-        shm.allocate(wal / PAGE_BYTES_MIN)?;
-        Ok(Self {
-            opened,
-            shm,
-            page_bytes: PAGE_BYTES_MIN,
-            wal_bytes_max: 0,
-            whole_lengths: [0; 2],
-        })
+        shm.allocate(wal)?;
+        Ok(Self { opened, shm, wal_bytes_max: 0, whole_lengths: [0; 2] })
     }
 
-    /// Notes which files SQLite has opened, and the length of their pages in bytes.
-    pub(super) fn note_opened(&mut self, page_bytes: u32) -> Result<(), DatabaseError> {
-        self.page_bytes = page_bytes.into();
+    /// Notes which files SQLite has opened.
+    pub(super) fn note_opened(&mut self) -> Result<(), DatabaseError> {
         // SQLite may have cut FILE-shm.
         self.shm.allocated = 0;
         self.check()
@@ -189,7 +182,7 @@ impl WalFiles {
     /// have at most twice as many bytes.
     pub(super) fn allocate_for(&mut self, text: u64) -> Result<(), DatabaseError> {
         self.wal_bytes_max += 2 * text;
-        self.shm.allocate(self.wal_bytes_max / self.page_bytes)
+        self.shm.allocate(self.wal_bytes_max)
     }
 }
 
