@@ -53,9 +53,7 @@ fn a_start_waits_for_one_that_still_answers_its_last_client() {
     server.begin_to_stop();
     let mut command = colors(&["--listen", &server.address.to_string(), "--data", &file]);
     let mut child = command.spawn().unwrap();
-    let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
-    let mut line = || log.next().unwrap().unwrap();
-    let first = line();
+    let first = BufReader::new(child.stderr.take().unwrap()).lines().next().unwrap().unwrap();
     signal_child(&child, Signal::TERM);
     child.wait().unwrap();
     let listens = format!(" [INFO] listening on http://{} ", server.address);
