@@ -107,12 +107,6 @@ impl Database {
     ) -> Result<(Self, Colors), DatabaseError> {
         let mut database = Self::open_unchanged(given, path, Some(lock))?;
         let connection = &mut database.connection;
-        if query_value::<String>(connection, "PRAGMA journal_mode")? != "wal" {
-            // The change of the mode writes only the header of FILE. That is within one sector of
-            // the disk, so it needs no journal. A journal that a kill left behind would keep out
-            // programs that may only read FILE.
-            connection.execute_batch("PRAGMA journal_mode=OFF")?;
-        }
         if query_value::<String>(connection, "PRAGMA journal_mode=WAL")? != "wal" {
             return Err(DatabaseError::Unusable(
                 "its file system has no shared memory for a WAL; name a file on a local disk with \
