@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Params};
 
-use super::rows::{self, check_pages, query_value, read_list};
+use super::rows::{self, query_value, quick_check, read_list};
 use super::wal_files::{self, WalFiles};
 use super::{DatabaseError, data_path};
 use crate::files::{PAUSE, within};
@@ -149,7 +149,7 @@ impl Database {
         // A FILE-wal that was there stays as it is when this fails or ends.
         let no_checkpoint = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
         database.connection.set_db_config(no_checkpoint, has_wal)?;
-        check_pages(&database.connection)?;
+        quick_check(&database.connection)?;
         Ok(database)
     }
 
@@ -223,7 +223,7 @@ impl Database {
         }
         let is_whole = || {
             let connection = open_connection(self.files.path())?;
-            check_pages(&connection)?;
+            quick_check(&connection)?;
             read_list(&connection, known)
         };
         match is_whole() {

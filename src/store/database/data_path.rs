@@ -26,7 +26,7 @@ const FILE_NAME_BYTES_MAX: usize = 255 - 8;
 
 /// True if there is a database of colors, false if the file is missing or empty; an error for
 /// anything else.
-pub(super) fn inspect(path: &Path) -> Result<bool, DatabaseError> {
+pub(super) fn has_list(path: &Path) -> Result<bool, DatabaseError> {
     let unusable = |reason: &str| Err(DatabaseError::Unusable(reason.to_owned()));
     let last = path.as_os_str().as_bytes().rsplit(|byte| *byte == b'/').next();
     let is_directory = matches!(last, Some(b"" | b"." | b".."));
@@ -106,7 +106,7 @@ pub(super) fn sync_directory(path: &Path) -> Result<(), DatabaseError> {
 
 /// Where the file of `--data` is, without links, and whether it has a list.
 pub(crate) fn locate(file: &Path) -> Result<(PathBuf, bool), DatabaseError> {
-    inspect(file).map(|has_list| (resolve(file), has_list))
+    has_list(file).map(|has_list| (resolve(file), has_list))
 }
 
 /// Fails if this process may not write a file, or may not create files in its directory.

@@ -42,7 +42,7 @@ pub(crate) fn lock_or_make(
             None => locks::lock_file(path)?,
         };
         match (lock, seed) {
-            (Some(lock), _) if data_path::inspect(path)? => return Ok((lock, false)),
+            (Some(lock), _) if data_path::has_list(path)? => return Ok((lock, false)),
             (_, None) => return Err(DatabaseError::Missing),
             (empty, Some(colors)) => {
                 if let Some(lock) = make(path, colors, empty.as_ref())? {

@@ -32,7 +32,7 @@ pub(super) fn query_value<T: FromSql>(connection: &Connection, query: &str) -> r
 }
 
 /// Fails if SQLite finds damage. Reading the list does not find all of it.
-pub(super) fn check_pages(connection: &Connection) -> Result<(), DatabaseError> {
+pub(super) fn quick_check(connection: &Connection) -> Result<(), DatabaseError> {
     match query_value::<String>(connection, "PRAGMA quick_check(1)")?.as_str() {
         "ok" => Ok(()),
         damage => Err(DatabaseError::Damaged(damage.replace('\n', " "))),
