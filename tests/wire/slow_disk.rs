@@ -204,7 +204,7 @@ fn changes_that_are_saved_together_fail_together_and_what_changes_nothing_does_n
     let responses: Vec<_> = clients.iter_mut().map(Client::response).collect();
     let statuses: Vec<u16> = responses.iter().map(|response| response.status).collect();
     assert_eq!(statuses, [500, 404, 500, 500, 412, 500, 404]);
-    let message = "the change could not be saved: the file cannot be written: ";
+    let message = "the change could not be saved: the disk reported an error (code 778 of SQLite)";
     for response in responses.iter().filter(|response| response.status == 500) {
         assert!(response.message().starts_with(message), "{response:?}");
     }
