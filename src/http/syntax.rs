@@ -51,10 +51,7 @@ const LOCALHOST: &[u8] = b"localhost";
 
 impl<'a> Host<'a> {
     pub(crate) fn parse(text: &'a [u8]) -> Option<Self> {
-        let (name, port) = split_port(text);
-        if !port.iter().skip(1).all(u8::is_ascii_digit) {
-            return None;
-        }
+        let name = without_port(text);
         // Most clients on the same host send one of these.
         if name == LOCALHOST || name == b"127.0.0.1" {
             return Some(Self { text, needs_dns: false });
@@ -75,13 +72,13 @@ impl<'a> Host<'a> {
 /// Whether two hosts have one name, in any case, with or without the dot of the DNS root. The first
 /// may have a port.
 pub(crate) fn host_has_name(host: &str, name: &str) -> bool {
-    let (own, _) = split_port(host.as_bytes());
+    let own = without_port(host.as_bytes());
     without_root(own).eq_ignore_ascii_case(without_root(name.as_bytes()))
 }
 
 /// A host without its port.
 pub(crate) fn host_name(host: &str) -> &str {
-    &host[..split_port(host.as_bytes()).0.len()]
+    &host[..without_port(host.as_bytes()).len()]
 }
 
 /// Whether the name is `localhost` or below that.
@@ -94,11 +91,12 @@ fn is_address<A: FromStr>(text: &[u8]) -> bool {
     str::from_utf8(text).is_ok_and(|text| text.parse::<A>().is_ok())
 }
 
-/// Splits before the colon of the port; an IPv6 address has colons of its own in its brackets.
-fn split_port(host: &[u8]) -> (&[u8], &[u8]) {
-    match host.iter().rposition(|byte| *byte == b':') {
-        Some(colon) if !host.ends_with(b"]") => host.split_at(colon),
-        _ => (host, b""),
+/// Removes a colon and the digits after it, if the host ends in these. A colon that is left is one
+/// of an IPv6 address, or makes the host malformed.
+fn without_port(host: &[u8]) -> &[u8] {
+    match host.iter().rposition(|byte| !byte.is_ascii_digit()) {
+        Some(colon) if host[colon] == b':' => &host[..colon],
+        _ => host,
     }
 }
 
