@@ -2,6 +2,7 @@
 //! nothing of the colors that exist.
 
 use std::borrow::Cow;
+use std::iter;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use tiny_http::Method;
@@ -153,20 +154,28 @@ pub(super) fn parse<'a>(
         Some((_, path)) => path.strip_prefix('/').unwrap_or(path),
         None => target.strip_prefix('/').ok_or(FORM)?,
     };
-    let query = path.bytes().position(|byte| byte == b'?');
-    let path = &path[..query.unwrap_or(path.len())];
+    // Also true if only the query has one: a path without escapes decodes to itself.
     let has_escapes = path.bytes().any(|byte| byte == b'%');
-    let decodes =
-        || has_valid_escapes(path.as_bytes()) && percent_decode_str(path).decode_utf8().is_ok();
+    let decodes = || {
+        let path = path.split('?').next().unwrap_or_default();
+        has_valid_escapes(path.as_bytes()) && percent_decode_str(path).decode_utf8().is_ok()
+    };
     // A malformed path is a 400 wherever it points.
     if has_escapes && !decodes() {
         return Err(ESCAPE);
     }
-    // An array, since `split('/')` would search by memchr, which is slower in short paths.
-    let mut segments = path.split(['/']).map(|segment| match has_escapes {
-        // RFC 3986 §2.1: `+` stays a plus sign.
-        true => percent_decode_str(segment).decode_utf8().expect("the whole path decodes"),
-        false => Cow::Borrowed(segment),
+    let mut rest = Some(path);
+    let mut segments = iter::from_fn(|| {
+        let path = rest?;
+        // A slash ends a segment, and a question mark the whole path.
+        let end = path.bytes().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(path.len());
+        let (segment, after) = path.split_at(end);
+        rest = after.strip_prefix('/');
+        Some(match has_escapes {
+            // RFC 3986 §2.1: `+` stays a plus sign.
+            true => percent_decode_str(segment).decode_utf8().expect("the whole path decodes"),
+            false => Cow::Borrowed(segment),
+        })
     });
     let mut base = base.0.split(['/']).skip(1);
     if !base.all(|expected| segments.next().as_deref() == Some(expected)) {
