@@ -50,7 +50,7 @@ impl ChunkedDecoder {
                     self.count_extra(extension.map_or(0, |begin| line.len() - begin))?;
                     // RFC 9110 §5.6.3: white space may come only before the `;` of an extension.
                     let digits = extension.map_or(line, |begin| line[..begin].trim_ascii_end());
-                    self.part = match parse_digits(digits, 16).ok_or(ProtocolError::Chunk)? {
+                    self.part = match parse_digits(digits, 16).ok_or(ProtocolError::CHUNK)? {
                         0 => ChunkPart::Trailer,
                         size if size <= content_max.saturating_sub(content.len()) as u64 => {
                             ChunkPart::Data(size as usize)
@@ -64,7 +64,7 @@ impl ChunkedDecoder {
                         self.part = ChunkPart::SizeLine;
                     }
                     [] | [b'\r'] => return Ok(false),
-                    _ => return Err(ProtocolError::Chunk),
+                    _ => return Err(ProtocolError::CHUNK),
                 },
                 ChunkPart::Data(_) if rest.is_empty() => return Ok(false),
                 ChunkPart::Data(left) => {
@@ -82,7 +82,7 @@ impl ChunkedDecoder {
                     // RFC 9112 §5: a field line begins with its name and a colon.
                     let name = memchr(b':', line).map_or(b"".as_slice(), |end| &line[..end]);
                     if name.is_empty() || !name.iter().all(is_tchar) {
-                        return Err(ProtocolError::Chunk);
+                        return Err(ProtocolError::CHUNK);
                     }
                 }
             }
@@ -91,7 +91,7 @@ impl ChunkedDecoder {
 
     fn count_extra(&mut self, bytes: usize) -> Result<(), ProtocolError> {
         self.extra += bytes;
-        if self.extra > EXTRA_BYTES_MAX { Err(ProtocolError::Chunk) } else { Ok(()) }
+        if self.extra > EXTRA_BYTES_MAX { Err(ProtocolError::CHUNK) } else { Ok(()) }
     }
 }
 
@@ -101,14 +101,14 @@ fn take_line<'a>(received: &'a [u8], start: &mut usize) -> Result<Option<&'a [u8
     let rest = &received[*start..];
     let window = &rest[..rest.len().min(LINE_BYTES_MAX)];
     let Some(end) = memchr(b'\n', window) else {
-        return if window.len() == LINE_BYTES_MAX { Err(ProtocolError::Chunk) } else { Ok(None) };
+        return if window.len() == LINE_BYTES_MAX { Err(ProtocolError::CHUNK) } else { Ok(None) };
     };
     *start += end + 1;
     match window[..end].strip_suffix(b"\r") {
         Some(line) if !line.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') => {
             Ok(Some(line))
         }
-        _ => Err(ProtocolError::Chunk),
+        _ => Err(ProtocolError::CHUNK),
     }
 }
 
@@ -185,9 +185,9 @@ mod tests {
             b"3;\0\r\nabc\r\n",
             b"0\r\n\n",
         ] {
-            check(coded, 9, Err(ProtocolError::Chunk));
+            check(coded, 9, Err(ProtocolError::CHUNK));
         }
-        check(&[b'1'; LINE_BYTES_MAX], 9, Err(ProtocolError::Chunk));
+        check(&[b'1'; LINE_BYTES_MAX], 9, Err(ProtocolError::CHUNK));
         check(
             "0\r\n"
                 .bytes()
@@ -195,7 +195,7 @@ mod tests {
                 .collect::<Vec<_>>()
                 .as_slice(),
             9,
-            Err(ProtocolError::Chunk),
+            Err(ProtocolError::CHUNK),
         );
     }
 

@@ -11,12 +11,12 @@ use super::parser::{FIELD_LINES_MAX, ProtocolError};
 use super::request::{Credentials, KeptFields, Request, is_safe};
 use super::syntax::{Host, parse_digits, split_absolute_form};
 
-const REQUEST_LINE: ProtocolError = ProtocolError::Malformed(
+const REQUEST_LINE: ProtocolError = ProtocolError::malformed(
     "the request line has to be method, target and HTTP/1.1, with one space between",
 );
 
 const AUTHORITY: ProtocolError =
-    ProtocolError::Malformed("the authority of the request target is not of the form host[:port]");
+    ProtocolError::malformed("the authority of the request target is not of the form host[:port]");
 
 /// Longest wait, in seconds. A client that asks for more gets its answer after this time, and can
 /// ask again.
@@ -56,13 +56,13 @@ struct FieldLines<'a> {
 
 /// Parses a whole head, its empty line included.
 pub(super) fn parse(head: &[u8], content_max: usize) -> Result<Incoming, ProtocolError> {
-    let malformed = |what| Err(ProtocolError::Malformed(what));
+    let malformed = |what| Err(ProtocolError::malformed(what));
     let mut headers = [MaybeUninit::uninit(); FIELD_LINES_MAX];
     let mut parsed = httparse::Request::new(&mut []);
     match parsed.parse_with_uninit_headers(head, &mut headers) {
         Ok(httparse::Status::Complete(length)) if length == head.len() => {}
         Err(httparse::Error::Version) => return Err(version_error(head)),
-        Err(httparse::Error::TooManyHeaders) => return Err(ProtocolError::HeadTooLarge),
+        Err(httparse::Error::TooManyHeaders) => return Err(ProtocolError::HEAD_TOO_LARGE),
         Err(httparse::Error::HeaderName) => {
             return malformed("a field name is malformed or followed by white space");
         }
@@ -138,7 +138,7 @@ fn version_error(head: &[u8]) -> ProtocolError {
     match version.strip_prefix(b"HTTP/") {
         // The version is a known one, so the mistake is an extra space before it.
         Some(b"1.0" | b"1.1") => REQUEST_LINE,
-        Some([b'0'..=b'9', b'.', b'0'..=b'9']) => ProtocolError::Version,
+        Some([b'0'..=b'9', b'.', b'0'..=b'9']) => ProtocolError::VERSION,
         _ => REQUEST_LINE,
     }
 }
@@ -153,9 +153,9 @@ impl<'a> FieldLines<'a> {
             |known: &[u8]| members(value).any(|member| !member.eq_ignore_ascii_case(known));
         // The length first: to compare each name with all of these would take long.
         match name.len() {
-            4 if is("host") => once(&mut self.host, value, ProtocolError::Host)?,
+            4 if is("host") => once(&mut self.host, value, ProtocolError::HOST)?,
             14 if is("content-length") => {
-                once(&mut self.content_length, value, ProtocolError::ContentLength)?
+                once(&mut self.content_length, value, ProtocolError::CONTENT_LENGTH)?
             }
             17 if is("transfer-encoding") => join(&mut self.transfer_encoding, value),
             10 if is("connection") => {
@@ -165,7 +165,7 @@ impl<'a> FieldLines<'a> {
             // RFC 9110 §10.1.1: an expectation in HTTP/1.0 is ignored.
             6 if is("expect") && self.is_1_1 => {
                 if has_other(b"100-continue") {
-                    return Err(ProtocolError::Expectation);
+                    return Err(ProtocolError::EXPECTATION);
                 }
                 self.expects_continue |= has(b"100-continue");
             }
@@ -192,7 +192,7 @@ impl<'a> FieldLines<'a> {
             // have checked the other.
             13 if is("authorization") => {
                 let field = &mut self.kept().authorization;
-                once(field, Credentials::parse(value), ProtocolError::Authorization)?;
+                once(field, Credentials::parse(value), ProtocolError::AUTHORIZATION)?;
             }
             // Each proxy appends the address of its client, which may have sent the addresses
             // before that.
@@ -227,8 +227,8 @@ impl<'a> FieldLines<'a> {
         'a: 't,
     {
         let host = match self.host {
-            Some(value) => Some(Host::parse(value).ok_or(ProtocolError::Host)?),
-            None if self.is_1_1 => return Err(ProtocolError::Host),
+            Some(value) => Some(Host::parse(value).ok_or(ProtocolError::HOST)?),
+            None if self.is_1_1 => return Err(ProtocolError::HOST),
             None => None,
         };
         // RFC 9112 §3.2.2: the authority of an absolute-form target replaces Host.
@@ -242,13 +242,13 @@ impl<'a> FieldLines<'a> {
         let is_chunked = |coding: &str| coding.trim_ascii().eq_ignore_ascii_case("chunked");
         match (self.content_length, self.transfer_encoding.as_deref()) {
             (None, None) => Ok(Framing::Length(0)),
-            (Some(_), Some(_)) => Err(ProtocolError::TwoLengths),
+            (Some(_), Some(_)) => Err(ProtocolError::TWO_LENGTHS),
             (Some(length), None) => match parse_digits(length, 10) {
                 Some(length) if length <= content_max as u64 => {
                     Ok(Framing::Length(length as usize))
                 }
                 Some(_) => Err(ProtocolError::ContentTooLarge(content_max)),
-                None => Err(ProtocolError::ContentLength),
+                None => Err(ProtocolError::CONTENT_LENGTH),
             },
             (None, Some(coding)) if self.is_1_1 && is_chunked(coding) => {
                 Ok(Framing::Chunked(ChunkedDecoder::default()))
@@ -257,9 +257,9 @@ impl<'a> FieldLines<'a> {
                 Some((before, last))
                     if self.is_1_1 && is_chunked(last) && !before.split(',').any(is_chunked) =>
                 {
-                    Err(ProtocolError::UnknownCoding)
+                    Err(ProtocolError::UNKNOWN_CODING)
                 }
-                _ => Err(ProtocolError::TransferEncoding),
+                _ => Err(ProtocolError::TRANSFER_ENCODING),
             },
         }
     }

@@ -147,10 +147,10 @@ impl Parser {
         // Look no further than the limit: the result must not depend on how much arrives at a time.
         let bytes = &bytes[..bytes.len().min(HEAD_BYTES_MAX + 1)];
         if bytes.first().is_some_and(|first| !is_tchar(first) && *first != b'\r') {
-            return Err(ProtocolError::Malformed("this is not an HTTP request"));
+            return Err(ProtocolError::malformed("this is not an HTTP request"));
         }
         if bytes.get(..=METHOD_BYTES_MAX).is_some_and(|start| start.iter().all(is_tchar)) {
-            return Err(ProtocolError::MethodTooLong);
+            return Err(ProtocolError::METHOD_TOO_LONG);
         }
         while let Some(length) = memchr(b'\n', &bytes[self.searched..]) {
             self.searched += length + 1;
@@ -160,11 +160,11 @@ impl Parser {
                     return Ok(Some(self.start + self.searched));
                 }
                 [.., b'\r', b'\n'] => {}
-                _ => return Err(ProtocolError::BareLineFeed),
+                _ => return Err(ProtocolError::BARE_LINE_FEED),
             }
         }
         self.searched = bytes.len();
-        if self.searched > HEAD_BYTES_MAX { Err(ProtocolError::HeadTooLarge) } else { Ok(None) }
+        if self.searched > HEAD_BYTES_MAX { Err(ProtocolError::HEAD_TOO_LARGE) } else { Ok(None) }
     }
 
     /// Removes the bytes that are parsed, and frees a large buffer.
@@ -179,64 +179,72 @@ impl Parser {
 
 /// Why a request is refused, or bytes are not taken for a request. After the response the service
 /// closes the connection.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProtocolError {
-    /// When the bytes do not begin like a request, or a line of the head does not parse: 400. The
-    /// text is the message.
-    Malformed(&'static str),
-    /// When a line of the head ends in LF alone, where a proxy may see no end: 400.
-    BareLineFeed,
-    /// When the version of HTTP is neither 1.0 nor 1.1: 505 (RFC 9110 §15.6.6). Also 1.2 to 1.9,
-    /// which §2.5 would have read as 1.1: no such version exists, so no client sends it.
-    Version,
-    /// When the method is longer than 32 bytes: 501 (RFC 9112 §3).
-    MethodTooLong,
-    /// When the head is longer than 64 KiB or has more than 100 field lines: 431.
-    HeadTooLarge,
-    /// When a request of HTTP/1.1 has no Host, or a request of any version has several, or one that
-    /// is not `host[:port]`: 400 (RFC 9112 §3.2).
-    Host,
-    /// When Content-Length is given more than once, is not digits alone, or does not fit 64 bits:
-    /// 400 (RFC 9112 §6.3).
-    ContentLength,
-    /// When Authorization is given more than once: 400.
-    Authorization,
-    /// When both Content-Length and Transfer-Encoding are given: 400 (RFC 9112 §6.1).
-    TwoLengths,
-    /// When Transfer-Encoding comes with HTTP/1.0, or `chunked` is not its last coding, or is given
-    /// twice: 400 (RFC 9112 §6.1).
-    TransferEncoding,
-    /// When another transfer coding comes before `chunked`: 501 (RFC 9112 §6.1).
-    UnknownCoding,
-    /// When a chunk, its size line or a trailer field does not parse, or extensions and trailer
-    /// fields are too long: 400 (RFC 9112 §7.1).
-    Chunk,
+    /// A status, and the message for the author of the client.
+    Refused(StatusCode, &'static str),
     /// When the content is longer than this limit in bytes, or announced to be: 413.
     ContentTooLarge(usize),
-    /// When Expect asks for anything but 100-continue: 417 (RFC 9110 §10.1.1).
-    Expectation,
-    /// When the client ends its side of the connection in the middle of a request: 400 (RFC 9112
-    /// §8).
-    UnexpectedEof,
 }
 
 impl ProtocolError {
-    pub(crate) fn status(&self) -> StatusCode {
+    /// When a line of the head ends in LF alone, where a proxy may see no end.
+    pub(super) const BARE_LINE_FEED: Self =
+        Self::malformed("a line of the request ends in LF alone, it has to end in CR LF");
+    /// When a request of HTTP/1.1 has no Host, or a request of any version has several, or one that
+    /// is not `host[:port]` (RFC 9112 §3.2).
+    pub(super) const HOST: Self =
+        Self::malformed("a request needs exactly one Host field of the form host[:port]");
+    /// When Content-Length is given more than once, is not digits alone, or does not fit 64 bits
+    /// (RFC 9112 §6.3).
+    pub(super) const CONTENT_LENGTH: Self =
+        Self::malformed("Content-Length has to be given once, as a decimal number");
+    /// When Authorization is given more than once.
+    pub(super) const AUTHORIZATION: Self =
+        Self::malformed("the field Authorization may be given only once");
+    /// When both Content-Length and Transfer-Encoding are given (RFC 9112 §6.1).
+    pub(super) const TWO_LENGTHS: Self =
+        Self::malformed("Content-Length and Transfer-Encoding exclude each other");
+    /// When Transfer-Encoding comes with HTTP/1.0, or `chunked` is not its last coding, or is given
+    /// twice (RFC 9112 §6.1).
+    pub(super) const TRANSFER_ENCODING: Self =
+        Self::malformed("Transfer-Encoding has to be \"chunked\" alone, and only on HTTP/1.1");
+    /// When a chunk, its size line or a trailer field does not parse, or extensions and trailer
+    /// fields are too long (RFC 9112 §7.1).
+    pub(super) const CHUNK: Self = Self::malformed(
+        "the chunked content does not decode, or its extensions and trailers are too long",
+    );
+    /// When the client ends its side of the connection in the middle of a request (RFC 9112 §8).
+    pub(crate) const UNEXPECTED_EOF: Self =
+        Self::malformed("the connection ended in the middle of the request");
+    /// When Expect asks for anything but 100-continue (RFC 9110 §10.1.1).
+    pub(super) const EXPECTATION: Self =
+        Self::Refused(StatusCode(417), "the only expectation supported is \"100-continue\"");
+    /// When the head is longer than [`HEAD_BYTES_MAX`], or has more than [`FIELD_LINES_MAX`] lines.
+    pub(super) const HEAD_TOO_LARGE: Self = Self::Refused(
+        StatusCode(431),
+        "request line and fields are longer than 65536 bytes, or there are more than 100 fields",
+    );
+    /// When the method is longer than [`METHOD_BYTES_MAX`] (RFC 9112 §3).
+    pub(super) const METHOD_TOO_LONG: Self =
+        Self::Refused(StatusCode(501), "no method is longer than 32 bytes");
+    /// When another transfer coding comes before `chunked` (RFC 9112 §6.1).
+    pub(super) const UNKNOWN_CODING: Self =
+        Self::Refused(StatusCode(501), "the only transfer coding supported is \"chunked\"");
+    /// When the version of HTTP is neither 1.0 nor 1.1 (RFC 9110 §15.6.6). Also 1.2 to 1.9, which
+    /// §2.5 would have read as 1.1: no such version exists, so no client sends it.
+    pub(super) const VERSION: Self =
+        Self::Refused(StatusCode(505), "the protocol version is not supported, use HTTP/1.1");
+
+    /// When the bytes do not begin like a request, or a part of it does not parse.
+    pub(super) const fn malformed(message: &'static str) -> Self {
+        Self::Refused(StatusCode(400), message)
+    }
+
+    pub(crate) fn status(self) -> StatusCode {
         match self {
-            Self::Version => StatusCode(505),
-            Self::HeadTooLarge => StatusCode(431),
-            Self::MethodTooLong | Self::UnknownCoding => StatusCode(501),
+            Self::Refused(status, _) => status,
             Self::ContentTooLarge(_) => StatusCode(413),
-            Self::Expectation => StatusCode(417),
-            Self::Malformed(_)
-            | Self::BareLineFeed
-            | Self::Host
-            | Self::ContentLength
-            | Self::Authorization
-            | Self::TwoLengths
-            | Self::TransferEncoding
-            | Self::Chunk
-            | Self::UnexpectedEof => StatusCode(400),
         }
     }
 }
@@ -244,40 +252,11 @@ impl ProtocolError {
 impl fmt::Display for ProtocolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Malformed(what) => f.write_str(what),
-            Self::BareLineFeed => {
-                f.write_str("a line of the request ends in LF alone, it has to end in CR LF")
-            }
-            Self::Version => f.write_str("the protocol version is not supported, use HTTP/1.1"),
-            Self::MethodTooLong => write!(f, "no method is longer than {METHOD_BYTES_MAX} bytes"),
-            Self::HeadTooLarge => write!(
-                f,
-                "request line and fields are longer than {HEAD_BYTES_MAX} bytes, or there are more \
-                 than {FIELD_LINES_MAX} fields"
-            ),
-            Self::Host => {
-                f.write_str("a request needs exactly one Host field of the form host[:port]")
-            }
-            Self::ContentLength => {
-                f.write_str("Content-Length has to be given once, as a decimal number")
-            }
-            Self::Authorization => f.write_str("the field Authorization may be given only once"),
-            Self::TwoLengths => {
-                f.write_str("Content-Length and Transfer-Encoding exclude each other")
-            }
-            Self::TransferEncoding => {
-                f.write_str("Transfer-Encoding has to be \"chunked\" alone, and only on HTTP/1.1")
-            }
-            Self::UnknownCoding => f.write_str("the only transfer coding supported is \"chunked\""),
-            Self::Chunk => f.write_str(
-                "the chunked content does not decode, or its extensions and trailers are too long",
-            ),
+            Self::Refused(_, message) => f.write_str(message),
             Self::ContentTooLarge(limit) => write!(
                 f,
                 "the content is longer than the limit of {limit} bytes; --max-body sets it"
             ),
-            Self::Expectation => f.write_str("the only expectation supported is \"100-continue\""),
-            Self::UnexpectedEof => f.write_str("the connection ended in the middle of the request"),
         }
     }
 }

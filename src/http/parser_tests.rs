@@ -150,34 +150,34 @@ fn lengths_that_could_be_misread_are_refused() {
     {
         check(
             format!("{post}Content-Length: {length}\r\n\r\nabc"),
-            Err(ProtocolError::ContentLength),
+            Err(ProtocolError::CONTENT_LENGTH),
         );
     }
     check(
         format!("{post}Content-Length: 3\r\ncontent-length: 3\r\n\r\nabc"),
-        Err(ProtocolError::ContentLength),
+        Err(ProtocolError::CONTENT_LENGTH),
     );
     check(
         format!("{post}Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
-        Err(ProtocolError::TwoLengths),
+        Err(ProtocolError::TWO_LENGTHS),
     );
     for (coding, error) in [
-        ("chunked, chunked", ProtocolError::TransferEncoding),
-        ("gzip", ProtocolError::TransferEncoding),
-        ("chunked, gzip", ProtocolError::TransferEncoding),
-        ("xchunked", ProtocolError::TransferEncoding),
-        ("", ProtocolError::TransferEncoding),
-        ("gzip, chunked", ProtocolError::UnknownCoding),
+        ("chunked, chunked", ProtocolError::TRANSFER_ENCODING),
+        ("gzip", ProtocolError::TRANSFER_ENCODING),
+        ("chunked, gzip", ProtocolError::TRANSFER_ENCODING),
+        ("xchunked", ProtocolError::TRANSFER_ENCODING),
+        ("", ProtocolError::TRANSFER_ENCODING),
+        ("gzip, chunked", ProtocolError::UNKNOWN_CODING),
     ] {
         check(format!("{post}Transfer-Encoding: {coding}\r\n\r\n0\r\n\r\n"), Err(error));
     }
     check(
         "POST /a HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        Err(ProtocolError::TransferEncoding),
+        Err(ProtocolError::TRANSFER_ENCODING),
     );
     check(
         format!("{post}Transfer-Encoding : chunked\r\n\r\n"),
-        Err(ProtocolError::Malformed("a field name is malformed or followed by white space")),
+        Err(ProtocolError::malformed("a field name is malformed or followed by white space")),
     );
 }
 
@@ -204,14 +204,14 @@ fn content_over_the_limit_is_refused_before_it_arrives() {
 
 #[test]
 fn a_host_is_given_once_and_well_formed() {
-    check("GET /a HTTP/1.1\r\n\r\n", Err(ProtocolError::Host));
-    check("GET /a HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", Err(ProtocolError::Host));
-    check("GET /a HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n", Err(ProtocolError::Host));
+    check("GET /a HTTP/1.1\r\n\r\n", Err(ProtocolError::HOST));
+    check("GET /a HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", Err(ProtocolError::HOST));
+    check("GET /a HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n", Err(ProtocolError::HOST));
     for host in [
         "", "a b", "a/b", "a@b", "a:b", "a:80:80", ":80", "[::1", "[::g]", "[::1]x", "::1", "a, b",
         "\u{e9}", "http://a", "a%zz", "a%2", "%", "a%2:80", "a%2%20",
     ] {
-        check(format!("GET /a HTTP/1.1\r\nHost: {host}\r\n\r\n"), Err(ProtocolError::Host));
+        check(format!("GET /a HTTP/1.1\r\nHost: {host}\r\n\r\n"), Err(ProtocolError::HOST));
     }
     for host in [
         "a",
@@ -230,7 +230,7 @@ fn a_host_is_given_once_and_well_formed() {
     }
     check(
         "GET http://a@b/ HTTP/1.1\r\nHost: a\r\n\r\n",
-        Err(ProtocolError::Malformed(
+        Err(ProtocolError::malformed(
             "the authority of the request target is not of the form host[:port]",
         )),
     );
@@ -239,15 +239,15 @@ fn a_host_is_given_once_and_well_formed() {
 #[test]
 fn only_the_versions_1_0_and_1_1_are_served() {
     for version in ["HTTP/1.2", "HTTP/1.9", "HTTP/2.0", "HTTP/3.0", "HTTP/0.9", "HTTP/2.1"] {
-        check(format!("GET /a {version}\r\nHost: h\r\n\r\n"), Err(ProtocolError::Version));
+        check(format!("GET /a {version}\r\nHost: h\r\n\r\n"), Err(ProtocolError::VERSION));
     }
-    check("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Err(ProtocolError::Version));
+    check("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Err(ProtocolError::VERSION));
 }
 
 #[test]
 fn malformed_lines_are_refused() {
     let line = || {
-        Err(ProtocolError::Malformed(
+        Err(ProtocolError::malformed(
             "the request line has to be method, target and HTTP/1.1, with one space between",
         ))
     };
@@ -265,25 +265,25 @@ fn malformed_lines_are_refused() {
         check(request, line());
     }
     let escape = || {
-        Err(ProtocolError::Malformed(
+        Err(ProtocolError::malformed(
             "the request target has a character that belongs percent-encoded",
         ))
     };
     check("GET /\u{e9} HTTP/1.1\r\nHost: h\r\n\r\n", escape());
     check("GET /a#b HTTP/1.1\r\nHost: h\r\n\r\n", escape());
-    check("\x16\x03\x01", Err(ProtocolError::Malformed("this is not an HTTP request")));
-    check(" GET", Err(ProtocolError::Malformed("this is not an HTTP request")));
-    check("GET /a HTTP/1.1\nHost: h\n\n", Err(ProtocolError::BareLineFeed));
-    check("GET /a HTTP/1.1\r\nHost: h\n\r\n", Err(ProtocolError::BareLineFeed));
+    check("\x16\x03\x01", Err(ProtocolError::malformed("this is not an HTTP request")));
+    check(" GET", Err(ProtocolError::malformed("this is not an HTTP request")));
+    check("GET /a HTTP/1.1\nHost: h\n\n", Err(ProtocolError::BARE_LINE_FEED));
+    check("GET /a HTTP/1.1\r\nHost: h\n\r\n", Err(ProtocolError::BARE_LINE_FEED));
     let get = "GET /a HTTP/1.1\r\nHost: h\r\n";
     let name =
-        || Err(ProtocolError::Malformed("a field name is malformed or followed by white space"));
+        || Err(ProtocolError::malformed("a field name is malformed or followed by white space"));
     check(format!("{get} folded: x\r\n\r\n"), name());
     check(format!("{get}A b: x\r\n\r\n"), name());
     check(format!("{get}: x\r\n\r\n"), name());
     check(
         format!("{get}A: \0\r\n\r\n"),
-        Err(ProtocolError::Malformed("a field value has a control character")),
+        Err(ProtocolError::malformed("a field value has a control character")),
     );
 }
 
@@ -294,7 +294,7 @@ fn what_is_wrong_does_not_depend_on_what_has_arrived_beyond_it() {
         let mut parser = Parser::default();
         let refused = request.as_bytes().chunks(size).any(|piece| {
             parser.append(piece);
-            parser.next_request(16) == Err(ProtocolError::BareLineFeed)
+            parser.next_request(16) == Err(ProtocolError::BARE_LINE_FEED)
         });
         let told = parser.abandon().unwrap();
         assert_eq!(
@@ -303,20 +303,20 @@ fn what_is_wrong_does_not_depend_on_what_has_arrived_beyond_it() {
             "in pieces of {size}"
         );
     }
-    check("a".repeat(METHOD_BYTES_MAX + 1), Err(ProtocolError::MethodTooLong));
-    check("a".repeat(METHOD_BYTES_MAX) + "\n", Err(ProtocolError::BareLineFeed));
+    check("a".repeat(METHOD_BYTES_MAX + 1), Err(ProtocolError::METHOD_TOO_LONG));
+    check("a".repeat(METHOD_BYTES_MAX) + "\n", Err(ProtocolError::BARE_LINE_FEED));
 }
 
 #[test]
 fn heads_without_end_are_refused_at_the_limit() {
     let line = format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", "a".repeat(HEAD_BYTES_MAX));
-    check(&line[..HEAD_BYTES_MAX + 1], Err(ProtocolError::HeadTooLarge));
+    check(&line[..HEAD_BYTES_MAX + 1], Err(ProtocolError::HEAD_TOO_LARGE));
     let longest = format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", "a".repeat(HEAD_BYTES_MAX - 27));
     assert_eq!(longest.len(), HEAD_BYTES_MAX);
     check(&longest, Ok((&longest[..HEAD_BYTES_MAX - 22], "", true)));
     check(
         format!("GET / HTTP/1.1\r\nHost: h\r\n{}\r\n", "A: b\r\n".repeat(FIELD_LINES_MAX)),
-        Err(ProtocolError::HeadTooLarge),
+        Err(ProtocolError::HEAD_TOO_LARGE),
     );
     check(
         format!("GET / HTTP/1.1\r\nHost: h\r\n{}\r\n", "A: b\r\n".repeat(FIELD_LINES_MAX - 1)),
@@ -354,7 +354,7 @@ fn a_client_that_waits_is_told_to_go_on_once() {
         let waiting = (parser.next_request(16), parser.take_expectation());
         assert_eq!(waiting, (Ok(None), waits), "{expect:?}");
     }
-    check("GET /a HTTP/1.1\r\nHost: h\r\nExpect: 200-ok\r\n\r\n", Err(ProtocolError::Expectation));
+    check("GET /a HTTP/1.1\r\nHost: h\r\nExpect: 200-ok\r\n\r\n", Err(ProtocolError::EXPECTATION));
     check("GET /a HTTP/1.0\r\nExpect: 200-ok\r\n\r\n", Ok(("GET /a", "", false)));
 }
 

@@ -383,7 +383,7 @@ impl Connection {
         let length = self.parser.missing().clamp(RECEIVE_BYTES, context.scratch.len());
         match receive(&self.socket, &mut context.scratch[..length])? {
             Some([]) if was_idle => Ok(Transition::close()),
-            Some([]) => self.refuse_malformed(&ProtocolError::UnexpectedEof, context),
+            Some([]) => self.refuse_malformed(ProtocolError::UNEXPECTED_EOF, context),
             Some(received) => {
                 self.parser.append(received);
                 // More bytes of a request do not give it more time.
@@ -415,7 +415,7 @@ impl Connection {
                         return self.refuse(None, refusal, context);
                     }
                     if let Err(error) = unfinished {
-                        return self.refuse_malformed(&error, context);
+                        return self.refuse_malformed(error, context);
                     }
                     if self.quota.would_exceed(self.parser.memory()) {
                         return self.refuse_for_memory(None, context);

@@ -61,7 +61,7 @@ impl Connection {
 
     pub(super) fn refuse_malformed(
         &mut self,
-        error: &ProtocolError,
+        error: ProtocolError,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
         self.refuse(None, Response::error(error.status(), error.to_string()), context)
