@@ -73,7 +73,7 @@ impl Service {
         // RFC 9110 §13.2.1: conditions count only where the response would be a success without
         // them.
         match fault {
-            None => read(request, &Arc::new(Blob::new(text))),
+            None => read(request, Arc::new(Blob::new(text))),
             Some(_) => Response::new(StatusCode(503), Content::Own(text)),
         }
     }

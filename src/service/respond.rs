@@ -62,9 +62,7 @@ impl Service {
             Operation::Create => write(json::from_create(content).map(Action::Create)),
             Operation::ReplaceAll => write(json::from_list(content).map(Action::ReplaceAll)),
             Operation::ReadOne(name) => match find(&name) {
-                Some(color) => {
-                    read_or_wait(request, &color.json, || Subject::Color((*name).into()))
-                }
+                Some(color) => read_or_wait(request, color.json, || Subject::Color((*name).into())),
                 None => Answer::Ready(no_such_color()),
             },
             Operation::Update(name) if request.kept().conditions.need_absence() => {
@@ -95,7 +93,7 @@ impl Service {
             }
             Operation::Health => Answer::Ready(self.health(request)),
             Operation::Metrics => Answer::Ready(self.metrics()),
-            Operation::OpenApi => Answer::Ready(read(request, &self.openapi)),
+            Operation::OpenApi => Answer::Ready(read(request, Arc::clone(&self.openapi))),
             Operation::Page => Answer::Ready(self.page(request)),
             Operation::Options(target) => Answer::Ready(self.allowed_methods(&target, request)),
         }
@@ -108,7 +106,7 @@ impl Service {
             None if !context.may_take_long => return Answer::Later(Later::OnPool),
             None => Arc::clone(list.version().envelope()),
         };
-        read_or_wait(request, &envelope, || Subject::List)
+        read_or_wait(request, envelope, || Subject::List)
     }
 
     /// Makes a change, unless the request for it is refused.
@@ -186,7 +184,7 @@ impl Service {
     }
 
     fn page(&self, request: &Request) -> Response {
-        let mut response = read(request, &self.page);
+        let mut response = read(request, Arc::clone(&self.page));
         response.varies_by_accept = true;
         // An error stays JSON.
         if response.status.0 < 400 {
@@ -240,7 +238,7 @@ fn bad_request(error: impl Display) -> Response {
 
 /// A representation with its tag, if the conditions hold; they are evaluated in the order of RFC
 /// 9110 §13.2.2.
-pub(super) fn read(request: &Request, blob: &Arc<Blob>) -> Response {
+pub(super) fn read(request: &Request, blob: Arc<Blob>) -> Response {
     let tag = blob.tag();
     let mut response = match request.kept().conditions.get() {
         Err(malformed) => return bad_request(malformed),
@@ -248,14 +246,14 @@ pub(super) fn read(request: &Request, blob: &Arc<Blob>) -> Response {
         Ok(conditions) if !conditions.if_none_match_holds(|| tag) => {
             Response::new(StatusCode(304), Content::None)
         }
-        Ok(_) => Response::new(StatusCode(200), Content::Shared(Arc::clone(blob))),
+        Ok(_) => Response::new(StatusCode(200), Content::Shared(blob)),
     };
     response.tag = Some(tag);
     response
 }
 
 /// The answer to a read that can wait until its representation changes.
-fn read_or_wait(request: &Request, blob: &Arc<Blob>, subject: impl FnOnce() -> Subject) -> Answer {
+fn read_or_wait(request: &Request, blob: Arc<Blob>, subject: impl FnOnce() -> Subject) -> Answer {
     let response = read(request, blob);
     match request.kept().prefer_wait {
         Some(seconds) if response.status == StatusCode(304) && request.may_wait() => {
