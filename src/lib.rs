@@ -146,7 +146,7 @@ use crate::failure::Failure;
 use crate::follower::Follower;
 use crate::load::Opened;
 use crate::options::Options;
-use crate::server::{AcceptLoop, Endpoint, Listener, Shared};
+use crate::server::{AcceptLoop, Endpoint, Listener, Shared, WorkerHandle};
 use crate::server_state::ServerState;
 use crate::service::{LoadedTokens, Service, Tokens};
 use crate::signals::Signals;
@@ -201,8 +201,12 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     let endpoints: Vec<_> = listeners.iter().map(|listener| listener.endpoint.clone()).collect();
     // One more than workers, for answers that take long; one for the writer, one for the follower.
     let pool = start_pool(workers + 3).map_err(Failure::System)?;
+    let state = ServerState::new(workers, connections_max);
+    let handles = WorkerHandle::all(&state).map_err(Failure::System)?;
+    let (deliver, notify) = (server::outcome_handler(&handles), server::change_listener(&handles));
     // FILE is made last: a start that gets no addresses or threads makes none.
-    let Opened { mut store, writer, details, is_new } = load::open(source, lock, memory_max)?;
+    let Opened { mut store, writer, details, is_new } =
+        load::open(source, lock, memory_max, deliver, notify)?;
     // From here on SIGTERM does not end the process at once, but has the accept loop return.
     is_starting.store(false, SeqCst);
     store.followed = follower.as_ref().map(|follower| Arc::clone(&follower.followed));
@@ -210,11 +214,10 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     if let Some(writer) = writer {
         pool.execute(|| writer.run());
     }
-    let state = ServerState::new(workers, connections_max);
     let service = Service::new(store, Arc::clone(options), tokens, state);
     let shared = Arc::new(Shared::new(service, memory_max));
     let mut accept_loop =
-        AcceptLoop::new(Arc::clone(&shared), listeners, &pool).map_err(Failure::System)?;
+        AcceptLoop::new(Arc::clone(&shared), handles, listeners, &pool).map_err(Failure::System)?;
     // Nothing can fail any more. A failed start logs its error alone.
     log_start(options, &endpoints, &details, is_new);
     if let Some(follower) = follower {

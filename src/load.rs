@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use crate::failure::Failure;
 use crate::follower::Follower;
 use crate::options::Options;
-use crate::store::{Colors, Database, DatabaseError, Store, Writer, database, json};
+use crate::store::{
+    ChangeListener, Colors, Database, DatabaseError, OutcomeHandler, Store, Writer, database, json,
+};
 
 /// The seed if no option names one. A service that is started in a checkout has this file.
 const SEED_FILE: &str = "seed/colors.json";
@@ -75,16 +77,20 @@ pub(crate) fn find(options: &Options, follower: Option<&Follower>) -> Result<Sou
 }
 
 /// Opens the list: FILE, which it may have to make. `memory_max`: see [`Store::in_memory`].
+/// `deliver`, `notify`: what takes the outcomes of changes that are saved, and what is called after
+/// each new version of the list.
 pub(crate) fn open(
     source: Source,
     lock: Option<File>,
     memory_max: usize,
+    deliver: OutcomeHandler,
+    notify: ChangeListener,
 ) -> Result<Opened, Failure> {
     match source {
         Source::InMemory(colors, name) => {
             let count = count(colors.len());
             let details = format!("{count} from {name}, in memory: changes are lost when it stops");
-            let store = Store::in_memory(colors, memory_max);
+            let store = Store::in_memory(colors, memory_max, notify);
             Ok(Opened { store, writer: None, details, is_new: false })
         }
         Source::Database { given, path, seed, is_seed_given, .. } => {
@@ -99,7 +105,7 @@ pub(crate) fn open(
             };
             let (database, colors) = Database::open(&given, &path, lock).map_err(failed)?;
             let details = format!("{} kept in {}, {origin}", count(colors.len()), given.display());
-            let (store, writer) = Writer::new(database, colors, memory_max);
+            let (store, writer) = Writer::new(database, colors, memory_max, deliver, notify);
             Ok(Opened { store, writer: Some(writer), details, is_new })
         }
     }

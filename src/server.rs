@@ -86,17 +86,62 @@ mod watches;
 mod worker;
 mod yielding;
 
+use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 pub(crate) use accept::AcceptLoop;
+use connection::Reply;
+use inbox::{Inbox, Mail};
 use limits::spare_connections;
 pub(crate) use limits::{connections_max, control_group_limit, memory_max, raise_descriptor_limit};
 pub(crate) use listen::{Endpoint, Listener, check, inherited, listen};
 
+use watches::Watches;
+
 use crate::http::keep_alive_fields;
 use crate::server_state::ServerState;
 use crate::service::Service;
+use crate::store::{ChangeListener, OutcomeHandler};
+
+/// How other threads reach a worker.
+#[derive(Clone)]
+pub(crate) struct WorkerHandle {
+    inbox: Arc<Inbox>,
+    watches: Arc<Watches>,
+}
+
+impl WorkerHandle {
+    /// Those of all workers.
+    pub(crate) fn all(server: &Arc<ServerState>) -> io::Result<Vec<Self>> {
+        let new = |number| {
+            let watches = Arc::new(Watches::new(Arc::clone(server), number));
+            Ok(Self { inbox: Arc::new(Inbox::new()?), watches })
+        };
+        (0..server.workers.len()).map(new).collect()
+    }
+}
+
+/// Passes the outcome of a change that was saved to the worker that asked.
+pub(crate) fn outcome_handler(workers: &[WorkerHandle]) -> OutcomeHandler {
+    let workers = workers.to_vec();
+    Box::new(move |ticket, outcome| {
+        let mail = Mail::Reply(ticket.connection, Reply::Outcome(outcome));
+        workers[ticket.worker].inbox.post(mail);
+    })
+}
+
+/// Wakes each worker that has connections which wait for what has changed.
+pub(crate) fn change_listener(workers: &[WorkerHandle]) -> ChangeListener {
+    let workers = workers.to_vec();
+    Box::new(move |edits| {
+        for worker in &workers {
+            if worker.watches.mark(edits) {
+                worker.inbox.wake();
+            }
+        }
+    })
+}
 
 /// What the accept loop and all workers share.
 pub(crate) struct Shared {

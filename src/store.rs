@@ -127,8 +127,8 @@ pub(crate) type OutcomeHandler = Box<dyn Fn(Ticket, Result<Outcome, DatabaseErro
 impl Store {
     /// A list that is in memory alone. [`Writer::new`] makes the other kind.
     /// `memory_max`: bytes for requests and responses.
-    pub(crate) fn in_memory(colors: Colors, memory_max: usize) -> Self {
-        let list = Arc::new(SharedList::new(colors, memory_max));
+    pub(crate) fn in_memory(colors: Colors, memory_max: usize, notify: ChangeListener) -> Self {
+        let list = Arc::new(SharedList::new(colors, memory_max, notify));
         Self { list, storage: Storage::InMemory, followed: None }
     }
 
@@ -138,16 +138,6 @@ impl Store {
             Storage::InMemory => None,
             Storage::Database(_, status) => Some(status),
         }
-    }
-
-    /// Sets, once and before the first [`Store::submit`], what takes the outcomes of changes that
-    /// are saved, and what is called after each new version of the list.
-    pub(crate) fn connect(&self, deliver: OutcomeHandler, notify: ChangeListener) {
-        if let Storage::Database(writer, _) = &self.storage {
-            // Fails if the writer has ended. Then the service ends as well.
-            let _ = writer.send(WriterMessage::Connect(deliver));
-        }
-        assert!(self.list.notify.set(notify).is_ok(), "the workers are made once");
     }
 
     /// Makes a change, or has the writer make it. `may_take_long`: also a change with a condition

@@ -70,7 +70,7 @@ impl SteppedConnection {
             }
         }
         let colors = json::from_list(list).expect("these are colors");
-        let store = Store::in_memory(colors, MEMORY_MAX);
+        let store = Store::in_memory(colors, MEMORY_MAX, Box::new(|_| ()));
         let service = Service::new(store, options.into(), tokens, ServerState::new(1, 10));
         let shared = Arc::new(Shared::new(service, MEMORY_MAX));
         let quota = Quota::new(Arc::clone(&shared), 0);

@@ -12,18 +12,17 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use threadpool::ThreadPool;
 
-use super::Shared;
-use super::connection::{Connection, Reply};
-use super::inbox::{Inbox, Mail};
+use super::connection::Connection;
+use super::inbox::Mail;
 use super::limits::Quota;
 use super::listen::Listener;
-use super::watches::Watches;
 use super::worker::Worker;
+use super::{Shared, WorkerHandle};
 use crate::logging;
 use crate::server_state::Phase;
 use crate::service_manager::{self, Watchdog};
 use crate::signals::Signals;
-use crate::store::{DatabaseStatus, Edit, Store, Ticket};
+use crate::store::DatabaseStatus;
 
 /// How long after the signal connections are still accepted from the kernel's queue.
 const LAST_ACCEPTS: Duration = Duration::from_secs(2);
@@ -37,35 +36,24 @@ const ACCEPTS_IN_A_ROW: usize = 64;
 
 pub(crate) struct AcceptLoop {
     shared: Arc<Shared>,
-    inboxes: Vec<Arc<Inbox>>,
+    workers: Vec<WorkerHandle>,
     listeners: Vec<Listener>,
     watchdog: Watchdog,
 }
 
 impl AcceptLoop {
-    /// Starts workers on the threads of the pool, of which one is left for answers that take long.
+    /// Starts workers on the threads of the pool.
     pub(crate) fn new(
         shared: Arc<Shared>,
+        workers: Vec<WorkerHandle>,
         listeners: Vec<Listener>,
         pool: &ThreadPool,
     ) -> io::Result<Self> {
-        let mut inboxes = Vec::new();
-        let mut watches = Vec::new();
-        for number in 0..shared.server.workers.len() {
-            let watched = Arc::new(Watches::new(Arc::clone(&shared.server), number));
-            let inbox = Arc::new(Inbox::new()?);
-            let worker = Worker::new(
-                Arc::clone(&shared),
-                Arc::clone(&inbox),
-                Arc::clone(&watched),
-                pool.clone(),
-            )?;
+        for handle in &workers {
+            let worker = Worker::new(Arc::clone(&shared), handle.clone(), pool.clone())?;
             pool.execute(|| worker.run());
-            inboxes.push(inbox);
-            watches.push(watched);
         }
-        connect(&shared.service.store, &inboxes, watches);
-        Ok(Self { shared, inboxes, listeners, watchdog: Watchdog::from_env(Instant::now()) })
+        Ok(Self { shared, workers, listeners, watchdog: Watchdog::from_env(Instant::now()) })
     }
 
     /// Serves until a signal says stop. When one says reload, reads the tokens again.
@@ -75,7 +63,9 @@ impl AcceptLoop {
             let status = self.shared.service.store.status();
             let save_time = status.map(DatabaseStatus::elapsed).unwrap_or_default();
             self.watchdog.tick(Instant::now(), save_time, |ping| {
-                self.inboxes.iter().for_each(|inbox| inbox.post(Mail::Ping(Arc::clone(ping))));
+                self.workers
+                    .iter()
+                    .for_each(|worker| worker.inbox.post(Mail::Ping(Arc::clone(ping))));
             });
         }
         Ok(())
@@ -120,7 +110,7 @@ impl AcceptLoop {
     /// Sets the phase, and wakes the workers, which have other deadlines in it.
     fn set_phase(&self, phase: Phase) {
         self.shared.server.set_phase(phase);
-        self.inboxes.iter().for_each(|inbox| inbox.wake());
+        self.workers.iter().for_each(|worker| worker.inbox.wake());
     }
 
     fn reload_tokens(&self, reload: &UnixStream) {
@@ -130,7 +120,7 @@ impl AcceptLoop {
         match tokens.load() {
             Ok(loaded) => {
                 loaded.log();
-                self.inboxes.iter().for_each(|inbox| inbox.post(Mail::TokensChanged));
+                self.workers.iter().for_each(|worker| worker.inbox.post(Mail::TokensChanged));
             }
             Err(error) => log::error!(
                 "cannot use the token file {}: {error}; the previous tokens stay",
@@ -155,7 +145,7 @@ impl AcceptLoop {
                     let quota = Quota::new(Arc::clone(&self.shared), worker);
                     let connection =
                         Connection::new(socket, peer, checks_host, quota, Instant::now());
-                    self.inboxes[worker].post(Mail::Connection(Box::new(connection)));
+                    self.workers[worker].inbox.post(Mail::Connection(Box::new(connection)));
                 }
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock => return,
@@ -194,23 +184,6 @@ impl AcceptLoop {
             );
         }
     }
-}
-
-/// Connects the store to the workers, which get its outcomes and hear of new versions.
-pub(super) fn connect(store: &Store, inboxes: &[Arc<Inbox>], watches: Vec<Arc<Watches>>) {
-    let askers = inboxes.to_vec();
-    let deliver = move |ticket: Ticket, outcome| {
-        askers[ticket.worker].post(Mail::Reply(ticket.connection, Reply::Outcome(outcome)));
-    };
-    let inboxes = inboxes.to_vec();
-    let notify = move |edits: &[Edit]| {
-        for (inbox, watches) in inboxes.iter().zip(&watches) {
-            if watches.mark(edits) {
-                inbox.wake();
-            }
-        }
-    };
-    store.connect(Box::new(deliver), Box::new(notify));
 }
 
 /// Waits after the system has refused a connection, most likely for lack of a descriptor or memory.

@@ -26,7 +26,7 @@ impl Pair {
     fn new(value: &str) -> Self {
         let colors = Colors::from_iter([Color::new("red", value)]);
         let options = Options { max_body: 100, ..Options::default() };
-        let store = Store::in_memory(colors, 32 << 20);
+        let store = Store::in_memory(colors, 32 << 20, Box::new(|_| ()));
         let service = Service::new(store, options.into(), None, ServerState::new(1, 10));
         let shared = Arc::new(Shared::new(service, 10_000));
         let watches = Arc::new(Watches::new(Arc::clone(&shared.server), 0));

@@ -14,11 +14,11 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use threadpool::ThreadPool;
 
-use super::Shared;
 use super::connection::{Connection, Event, LoopContext, Next};
 use super::inbox::{Inbox, Mail};
 use super::watches::Watches;
 use super::yielding::Yielding;
+use super::{Shared, WorkerHandle};
 use crate::blob::Blob;
 use crate::http::Date;
 use crate::logging;
@@ -86,8 +86,7 @@ pub(super) struct Worker {
 impl Worker {
     pub(super) fn new(
         shared: Arc<Shared>,
-        inbox: Arc<Inbox>,
-        watches: Arc<Watches>,
+        WorkerHandle { inbox, watches }: WorkerHandle,
         pool: ThreadPool,
     ) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;

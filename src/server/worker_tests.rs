@@ -6,8 +6,7 @@ use threadpool::ThreadPool;
 use super::super::limits::Quota;
 use super::*;
 use crate::options::Options;
-use crate::server::Shared;
-use crate::server::accept::connect;
+use crate::server::{Shared, change_listener};
 use crate::server_state::ServerState;
 use crate::service::Service;
 use crate::store::{Action, Change, Color, Colors, Store, Ticket};
@@ -15,14 +14,15 @@ use crate::store::{Action, Change, Color, Colors, Store, Ticket};
 /// A worker without a thread, of a service with one color.
 fn worker(value: &str) -> Worker {
     let colors = Colors::from_iter([Color::new("red", value)]);
-    let store = Store::in_memory(colors, 32 << 20);
+    let server = ServerState::new(2, 10);
+    let handles = WorkerHandle::all(&server).unwrap();
+    let store = Store::in_memory(colors, 32 << 20, change_listener(&handles));
     let time = Duration::from_secs(10);
     let options =
         Options { request_timeout: time, keep_alive: time, max_body: 100, ..Options::default() };
-    let service = Service::new(store, options.into(), None, ServerState::new(2, 10));
+    let service = Service::new(store, options.into(), None, server);
     let shared = Arc::new(Shared::new(service, 10_000));
-    let watches = Arc::new(Watches::new(Arc::clone(&shared.server), 0));
-    Worker::new(shared, Inbox::new().unwrap().into(), watches, ThreadPool::new(1)).unwrap()
+    Worker::new(shared, handles[0].clone(), ThreadPool::new(1)).unwrap()
 }
 
 /// A pass of the event loop at this time.
@@ -183,8 +183,6 @@ fn nobody_who_waits_is_forgotten() {
     for _ in 0..300 {
         let mut worker = worker("0");
         let shared = Arc::clone(&worker.shared);
-        let (inbox, watches) = (Arc::clone(&worker.inbox), Arc::clone(&worker.watches));
-        connect(&shared.service.store, &[inbox], vec![watches]);
         let mut sockets = TARGETS.map(|_| {
             let (socket, other) = UnixStream::pair().unwrap();
             socket.set_nonblocking(true).unwrap();

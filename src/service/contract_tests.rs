@@ -15,7 +15,7 @@ use crate::store::{Color, Colors};
 impl Service {
     /// A service of these colors in memory with one worker.
     fn in_memory(colors: Colors, options: Options, tokens: Option<Tokens>) -> Self {
-        let store = Store::in_memory(colors, 32 << 20);
+        let store = Store::in_memory(colors, 32 << 20, Box::new(|_| ()));
         Self::new(store, options.into(), tokens, ServerState::new(1, 10))
     }
 }

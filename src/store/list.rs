@@ -2,7 +2,7 @@
 //! Knows no disk.
 
 use std::mem::replace;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Change, Color, Colors, Edit, Outcome};
 use crate::blob::Blob;
@@ -26,8 +26,7 @@ pub(crate) struct SharedList {
     current: Mutex<Colors>,
     /// Bytes that old representations, which are still being sent, may take.
     old_max: usize,
-    /// Set once, by [`Store::connect`](super::Store::connect).
-    pub(super) notify: OnceLock<ChangeListener>,
+    notify: ChangeListener,
 }
 
 /// Called after each new version is there to be read, with the edits that have led to it. If the
@@ -36,15 +35,9 @@ pub(crate) type ChangeListener = Box<dyn Fn(&[Edit]) + Send + Sync>;
 
 impl SharedList {
     /// `memory_max`: bytes for requests and responses.
-    pub(super) fn new(colors: Colors, memory_max: usize) -> Self {
+    pub(super) fn new(colors: Colors, memory_max: usize, notify: ChangeListener) -> Self {
         let old_max = OLD_FACTOR * memory_max;
-        Self { current: Mutex::new(colors), old_max, notify: OnceLock::new() }
-    }
-
-    fn notify(&self, edits: &[Edit]) {
-        if let Some(notify) = self.notify.get() {
-            notify(edits);
-        }
+        Self { current: Mutex::new(colors), old_max, notify }
     }
 
     /// Poisoning is ignored: an edit is decided and made under one lock, so that it fits the list,
@@ -115,7 +108,7 @@ impl SharedList {
                 (outcome, edits, before)
             };
             if !edits.is_empty() {
-                self.notify(&edits);
+                (self.notify)(&edits);
             }
             // Freed without the lock: a long color takes long.
             drop(before);
@@ -145,7 +138,7 @@ impl SharedList {
                 is_current
             };
             if is_current {
-                self.notify(&edits);
+                (self.notify)(&edits);
                 return Some(outcome);
             }
         }
@@ -166,7 +159,7 @@ impl SharedList {
     /// Publishes the version to which these edits have led. Returns how many colors there were.
     pub(super) fn publish(&self, version: Colors, edits: &[Edit]) -> usize {
         let before = { replace(&mut *self.lock(), version) };
-        self.notify(edits);
+        (self.notify)(edits);
         // `before` is freed without the lock: a long list takes long.
         before.len()
     }
@@ -194,6 +187,7 @@ mod tests {
         SharedList::new(
             Colors::from_iter((0..colors).map(|number| Color::new(&number.to_string(), ""))),
             MEMORY_MAX,
+            Box::new(|_| ()),
         )
     }
 
@@ -234,7 +228,7 @@ mod tests {
         const MEMORY_MAX: usize = 128 * 1024 * 1024;
         let long = "x".repeat(32 * 1024 * 1024);
         let duplicates = (0..2).map(|_| Color::new("long", &long));
-        let list = SharedList::new(duplicates.collect(), MEMORY_MAX);
+        let list = SharedList::new(duplicates.collect(), MEMORY_MAX, Box::new(|_| ()));
         let old: Vec<_> = (0..5)
             .map(|number| {
                 let envelope = list.envelope();

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use super::POLL_INTERVAL;
 use super::database::{BUSY_TIME, TRY_TIME};
 use super::{
-    Change, Colors, Database, DatabaseError, DatabaseStatus, Outcome, OutcomeHandler, SharedList,
-    Storage, Store, Ticket,
+    Change, ChangeListener, Colors, Database, DatabaseError, DatabaseStatus, Outcome,
+    OutcomeHandler, SharedList, Storage, Store, Ticket,
 };
 use crate::logging;
 
@@ -27,8 +27,6 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What the store sends to the writer.
 pub(crate) enum WriterMessage {
-    /// Before the first change: what takes the outcomes.
-    Connect(OutcomeHandler),
     Change(Change, Asker),
     /// Save what came before, and close the database. The sender gets what [`Database::close`] has
     /// returned.
@@ -48,6 +46,7 @@ pub(crate) struct Writer {
     list: Arc<SharedList>,
     status: Arc<DatabaseStatus>,
     messages: Receiver<WriterMessage>,
+    deliver: OutcomeHandler,
     /// When the log last said that another program has changed the list.
     warned: Option<Instant>,
 }
@@ -55,13 +54,19 @@ pub(crate) struct Writer {
 impl Writer {
     /// The store of a database that has these colors, and the writer that makes its changes.
     /// `memory_max`: see [`Store::in_memory`].
-    pub(crate) fn new(database: Database, colors: Colors, memory_max: usize) -> (Store, Self) {
-        let list = Arc::new(SharedList::new(colors, memory_max));
+    pub(crate) fn new(
+        database: Database,
+        colors: Colors,
+        memory_max: usize,
+        deliver: OutcomeHandler,
+        notify: ChangeListener,
+    ) -> (Store, Self) {
+        let list = Arc::new(SharedList::new(colors, memory_max, notify));
         let status = Arc::new(DatabaseStatus::default());
         let (writer, messages) = mpsc::channel();
         let storage = Storage::Database(writer, Arc::clone(&status));
         let store = Store { list: Arc::clone(&list), storage, followed: None };
-        (store, Self { database, list, status, messages, warned: None })
+        (store, Self { database, list, status, messages, deliver, warned: None })
     }
 
     /// Saves changes until it is told to close, or the store is gone.
@@ -76,7 +81,6 @@ impl Writer {
 
     fn save_until_closed(mut self) {
         let mut unsaved = Vec::new();
-        let mut connected: Option<OutcomeHandler> = None;
         let mut closed = None;
         while closed.is_none() || !unsaved.is_empty() {
             let mut first = None;
@@ -92,17 +96,15 @@ impl Writer {
             }
             for message in first.into_iter().chain(self.messages.try_iter()) {
                 match message {
-                    WriterMessage::Connect(deliver) => connected = Some(deliver),
                     WriterMessage::Change(change, asker) => unsaved.push((change, asker)),
                     WriterMessage::Close(sender) => closed = Some(sender),
                 }
             }
             if !unsaved.is_empty() {
                 let outcomes = self.save(&unsaved);
-                let deliver = connected.as_ref().expect("it comes before the first change");
                 for ((_, asker), outcome) in unsaved.drain(..outcomes.len()).zip(outcomes) {
                     match asker {
-                        Asker::Connection(ticket) => deliver(ticket, outcome),
+                        Asker::Connection(ticket) => (self.deliver)(ticket, outcome),
                         // The thread waits.
                         Asker::Thread(sender) => drop(sender.send(outcome)),
                     }
@@ -241,9 +243,9 @@ mod tests {
         let path = directory.join("colors.db");
         let (lock, _) = database::lock_or_make(&path, Some(&Colors::default()), None).unwrap();
         let (database, colors) = Database::open(&path, &path, lock).unwrap();
-        let (store, writer) = Writer::new(database, colors, 1 << 20);
         let (sender, outcomes) = mpsc::channel();
-        store.connect(Box::new(move |_, outcome| sender.send(outcome).unwrap()), Box::new(|_| ()));
+        let deliver = Box::new(move |_, outcome| sender.send(outcome).unwrap());
+        let (store, writer) = Writer::new(database, colors, 1 << 20, deliver, Box::new(|_| ()));
         (store, writer, outcomes)
     }
 
