@@ -54,41 +54,29 @@ fn may_change(options: &Options, request: &Request) -> bool {
     }
 }
 
-/// The 403 for a change that a page of another origin asks for, as far as the browser says.
+/// The 403 for a change that a page of another origin asks for, as far as the browser says. Behind a
+/// proxy that changes Host, that may be a page of the service.
 fn cross_origin(request: &Request) -> Response {
-    let origin = given(&request.kept().origin);
-    let log = match origin {
-        Some(origin) => format!("refused a change from the origin {}", excerpt(origin)),
-        None => "refused a change from another site, the browser did not say which".to_owned(),
-    };
-    let advice = match given(&request.kept().sec_fetch_site) {
-        // No option takes `null`, or what is no origin at all.
-        _ if origin.is_none_or(|origin| parse_origin(origin).is_err()) => "",
-        Some(_) => "; --allow-origin with it would allow that",
-        // Origin was compared with Host, which a proxy may have changed.
-        None => {
-            "; behind a proxy, have it keep Host (Apache: ProxyPreserveHost On); otherwise \
-             --allow-origin with it would allow that"
-        }
-    };
-    forbidden("a page of another origin may not change the list", &log, advice)
+    let origin = given(&request.kept().origin).map_or("not given".to_owned(), excerpt);
+    forbidden(
+        "a page of another origin may not change the list; --allow-origin would allow that origin; \
+         behind a proxy, have it keep Host",
+        &format!("; the origin is {origin}"),
+    )
 }
 
 /// The 403 for a foreign host name, which DNS rebinding may have led to a loopback address.
 fn foreign_host(host: &str) -> Response {
-    let log = format!("refused a request to the host {}", excerpt(host));
-    let advice = match parse_host(host) {
-        Ok(_) => "; --allow-host with it would allow that",
-        Err(_) => "",
-    };
-    forbidden("the service does not have this host name", &log, advice)
+    forbidden(
+        "the service does not have this host name; --allow-host would allow it",
+        &format!("; the host is {}", excerpt(host)),
+    )
 }
 
-/// A 403 with a message for the client and one for the log. `advice`: which option would allow the
-/// request; empty if none would.
-fn forbidden(message: &str, log: &str, advice: &str) -> Response {
-    let response = Response::error(StatusCode(403), format!("{message}{advice}"));
-    Response { log_detail: format!("{log}{advice}").into(), ..response }
+/// A 403 with a message, and what the log has besides.
+fn forbidden(message: &'static str, detail: &str) -> Response {
+    let response = Response::error(StatusCode(403), message);
+    Response { log_detail: format!("{message}{detail}").into(), ..response }
 }
 
 /// The value of a field that is not empty.

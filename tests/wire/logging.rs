@@ -155,7 +155,7 @@ fn a_flood_of_one_warning_hides_neither_another_nor_a_fault_of_the_service() {
     std::fs::remove_file(&file).unwrap();
     assert_eq!(delete("Authorization: Bearer a-token-0123456789\r\n"), 500);
     assert_eq!(delete("Sec-Fetch-Site: cross-site\r\n"), 403);
-    let refused = "refused a change from another site";
+    let refused = "a page of another origin may not change the list";
     let log = server.log_when("the last is logged", |log| log.contains(refused));
     assert!(log.contains("[ERROR] changes cannot be saved: colors.db was removed"), "{log}");
 }
