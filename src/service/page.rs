@@ -46,9 +46,9 @@ const HTML: &str = concat!(
 /// text becomes markup. After a change of style or script, the test below tells the new hashes.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'sha256-",
-    "7lhbAVis4lQQnO72N3thNVYNfoV14Nmv977q8R3ZbpY=",
+    "mtF7yPp8uCj5vBKC+W3umnBpGazU6th7qlYIYWwg7Ig=",
     "'; style-src 'sha256-",
-    "5/jGEqWLWZcpgF9XAch73K7ookFQbf8cFru/2owQDGg=",
+    "5gPNl5jrkykGBPSZvMr5XtZf/vodVZhaTZgYmusb6VY=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 );

@@ -24,6 +24,7 @@ let columns = 1, row = 1;
 let current = 0; // index in `shown` of the tile that Tab leads to
 let anchor, anchored = 0; // key of the tile that stays in its place, and how far the page is scrolled for that
 let carried; // key of the tile that is dragged
+let isGliding = false;
 
 /* What tells colors of one name apart: each is the nth of so many. */
 function entriesOf(colors) {
@@ -186,9 +187,13 @@ function draw(isAll = entries.length <= ALL) {
 function fill(tile, entry, index, lefts) {
 	const open = tile.firstChild;
 	const [column, top] = spotOf(index);
-	tile.style.translate = `${lefts[column]}px ${top}px`;
-	tile.style.width = `${lefts[column + 1] - lefts[column]}px`;
-	tile.style.height = `${row}px`;
+	const [translate, width, height] = [`${lefts[column]}px ${top}px`, `${lefts[column + 1] - lefts[column]}px`, `${row}px`];
+	const place = [translate, width, height].join();
+	if (tile.place !== place) {
+		tile.classList.toggle('gliding', isGliding && !open.style.contentVisibility);
+		Object.assign(tile.style, {translate, width, height});
+		tile.place = place;
+	}
 	tile.classList.toggle('carried', entry.key === carried);
 	tile.ariaSetSize = shown.length;
 	tile.ariaPosInSet = index + 1;
@@ -208,12 +213,11 @@ function fill(tile, entry, index, lefts) {
 	tile.entry = entry;
 }
 
-/* Lets tiles glide to the places that an action gives them, unless there are too many. For reduced motion, style.css has no transition. */
+/* Lets tiles in view glide to the places that an action gives them. For reduced motion, style.css has no transition. */
 function glide(action) {
-	at.list.style.setProperty('--glide', entries.length > ALL ? '0s' : '.35s');
+	isGliding = true;
 	action();
-	clearTimeout(glide.timer);
-	glide.timer = setTimeout(() => at.list.style.removeProperty('--glide'), 400);
+	isGliding = false;
 }
 
 /* Puts the focus on the current tile, in view or not, or on the search where there is no tile. */
