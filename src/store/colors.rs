@@ -17,9 +17,12 @@ pub(crate) struct Colors {
     /// By the ids of their rows in the database, which rise along the list. Duplicates of a name
     /// are entries like any other (docs/http.md, Colors).
     colors: OrdMap<i64, Color>,
-    /// The hash of its name and the id of each color. So colors of one name are beside each other,
-    /// the first one first. The names themselves are only in the JSON.
-    index: OrdSet<(u64, i64)>,
+    /// The hash of each name, with the id of the first color whose name has that hash. The names
+    /// themselves are only in the JSON.
+    index: OrdMap<u64, i64>,
+    /// The hash of the name and the id of every color that is not in `index`: an earlier one has
+    /// its name, or at least its hash.
+    duplicates: OrdSet<(u64, i64)>,
     /// Has random keys, so that no client can choose names with the same hash.
     hasher: RandomState,
     /// Bytes of all colors as JSON, without the commas between them.
@@ -62,13 +65,31 @@ impl Colors {
         let mut ids: Vec<_> = colors.iter().map(|(id, color)| (hash(color), *id)).collect();
         // Sorted: insertions in random order miss the caches of the processor.
         ids.sort_unstable();
-        let index = ids.into_iter().collect();
-        Self { colors, index, hasher, bytes, envelope: Arc::default() }
+        let same = ids.chunk_by(|(one, _), (next, _)| one == next);
+        let index = same.clone().map(|same| same[0]).collect();
+        let duplicates = same.flat_map(|same| &same[1..]).copied().collect();
+        Self { colors, index, duplicates, hasher, bytes, envelope: Arc::default() }
     }
 
-    /// What the index has for a color.
-    fn index_entry(&self, id: i64, color: &Color) -> (u64, i64) {
-        (self.hasher.hash_one(&*color.name()), id)
+    /// Adds the last color of the list to the index.
+    fn add_to_index(&mut self, id: i64, color: &Color) {
+        let hash = self.hasher.hash_one(&*color.name());
+        if self.index.contains_key(&hash) {
+            self.duplicates.insert((hash, id));
+        } else {
+            self.index.insert(hash, id);
+        }
+    }
+
+    fn remove_from_index(&mut self, id: i64, color: &Color) {
+        let hash = self.hasher.hash_one(&*color.name());
+        if self.duplicates.remove(&(hash, id)).is_none() {
+            self.index.remove(&hash);
+            let next = self.duplicates.get_next(&(hash, id)).filter(|next| next.0 == hash).copied();
+            if let Some(next) = next.and_then(|next| self.duplicates.remove(&next)) {
+                self.index.insert(hash, next.1);
+            }
+        }
     }
 
     /// The number of colors, duplicates included.
@@ -93,14 +114,19 @@ impl Colors {
 
     /// The first color whose name equals `name` exactly, and its id.
     pub(super) fn find(&self, name: &str) -> Option<(i64, &Color)> {
-        self.named(name).next()
+        let id = *self.index.get(&self.hasher.hash_one(name))?;
+        // The first color with the hash of a name nearly always has that name. A look for
+        // duplicates makes a cursor on the heap (imbl's `range`), which takes as long as all this.
+        let first = self.get(id).filter(|color| color.is_named(name));
+        first.map(|color| (id, color)).or_else(|| self.named(name).next())
     }
 
     /// All colors with this name in order, each with its id.
     pub(super) fn named<'a>(&'a self, name: &str) -> impl Iterator<Item = (i64, &'a Color)> {
         let hash = self.hasher.hash_one(name);
-        let entries = self.index.range((hash, i64::MIN)..).take_while(move |entry| entry.0 == hash);
-        let colors = entries.filter_map(|(_, id)| Some((*id, self.get(*id)?)));
+        let duplicates = self.duplicates.range((hash, i64::MIN)..=(hash, i64::MAX));
+        let ids = self.index.get(&hash).into_iter().chain(duplicates.map(|(_, id)| id));
+        let colors = ids.filter_map(|id| Some((*id, self.get(*id)?)));
         colors.filter(move |(_, color)| color.is_named(name))
     }
 
@@ -113,7 +139,7 @@ impl Colors {
         match edit {
             Edit::Append(id, color) => {
                 self.bytes += color.json_len();
-                self.index.insert(self.index_entry(*id, color));
+                self.add_to_index(*id, color);
                 self.colors.insert(*id, color.clone());
             }
             Edit::Replace(id, color) => {
@@ -126,7 +152,7 @@ impl Colors {
             Edit::Remove(id, _) => {
                 let color = self.colors.remove(id).expect("it was found in the list");
                 self.bytes -= color.json_len();
-                self.index.remove(&self.index_entry(*id, &color));
+                self.remove_from_index(*id, &color);
                 color_before = Some(color);
             }
             Edit::ReplaceAll(colors) => list_before = Some(replace(self, colors.clone())),
@@ -259,7 +285,8 @@ mod tests {
         let mut colors = Colors::from_iter([color("a", "1"), color("b", "2"), color("a", "3")]);
         for name in ["a", "b", "c"] {
             let hash = colors.hasher.hash_one(name);
-            colors.index.extend((1..=3).map(|id| (hash, id)));
+            colors.index.insert(hash, 1);
+            colors.duplicates.extend((2..=3).map(|id| (hash, id)));
         }
         for (name, value) in [("a", Some("1")), ("b", Some("2")), ("c", None)] {
             assert_eq!(found(&colors, name), value.map(|value| color(name, value)));
