@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// Time between two tries. flock(2) has no wait of limited length. The pause is short, since a
 /// program that takes SQLite's write lock again and again leaves that lock free for moments only.
-pub(crate) const PAUSE: Duration = Duration::from_millis(1);
+pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(1);
 
 /// Device and inode, which no other file has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +38,6 @@ pub(crate) fn within<T>(time: Duration, mut attempt: impl FnMut() -> Option<T>) 
         if found.is_some() || begun.elapsed() >= time {
             return found;
         }
-        sleep(PAUSE);
+        sleep(RETRY_PAUSE);
     }
 }

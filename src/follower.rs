@@ -183,6 +183,7 @@ fn reason(error: Error) -> String {
             log::debug!("{error}");
             "its answer is malformed".to_owned()
         }
+        // Without the prefix that ureq puts before it.
         Error::Io(error) => error.to_string(),
         error => error.to_string(),
     }

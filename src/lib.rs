@@ -2,7 +2,7 @@
 //! on is in docs/http.md.
 //!
 //! A map of the code, with one line for each file but `main`, `http` and tests. Each group uses
-//! only those below it. docs/design.md says why there are these.
+//! only those below it; `options` and `metrics` also name types of those above. docs/design.md says why there are these.
 //!
 //! - the program
 //!   - `lib`: from the start to the end, in reading order
@@ -184,7 +184,7 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     let is_activated = !inherited.is_empty();
     let is_starting = Arc::new(AtomicBool::new(true));
     let signals =
-        Signals::handle(&is_starting, options.has_token_files()).map_err(Failure::System)?;
+        Signals::handle(&is_starting, options.handles_hangup()).map_err(Failure::System)?;
     let (tokens, loaded) = load_tokens(options)?.unzip();
     let follower = Follower::new(options);
     let source = load::find(options, follower.as_ref())?;
@@ -199,8 +199,9 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
         .map_err(Failure::System)?;
     let listeners = if is_activated { inherited } else { listen_all(options)? };
     let endpoints: Vec<_> = listeners.iter().map(|listener| listener.endpoint.clone()).collect();
-    // One more than workers, for answers that take long; one for the writer, one for the follower.
-    let pool = start_pool(workers + 3).map_err(Failure::System)?;
+    // One thread for answers that take long, and one each for the writer and the follower.
+    let others = 1 + usize::from(path.is_some()) + usize::from(follower.is_some());
+    let pool = start_pool(workers + others).map_err(Failure::System)?;
     let state = ServerState::new(workers, connections_max);
     let handles = WorkerHandle::all(&state).map_err(Failure::System)?;
     let (deliver, notify) = (server::outcome_handler(&handles), server::change_listener(&handles));
@@ -210,7 +211,7 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     // From here on SIGTERM does not end the process at once, but has the accept loop return.
     is_starting.store(false, SeqCst);
     store.followed = follower.as_ref().map(|follower| Arc::clone(&follower.followed));
-    let followed_store = store.clone();
+    let follower = follower.map(|follower| (follower, store.clone()));
     if let Some(writer) = writer {
         pool.execute(|| writer.run());
     }
@@ -220,8 +221,8 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
         AcceptLoop::new(Arc::clone(&shared), handles, listeners, &pool).map_err(Failure::System)?;
     // Nothing can fail any more. A failed start logs its error alone.
     log_start(options, &endpoints, &details, is_new);
-    if let Some(follower) = follower {
-        pool.execute(move || follower.run(&followed_store));
+    if let Some((follower, store)) = follower {
+        pool.execute(move || follower.run(&store));
     }
     log_advice(options, &endpoints, is_activated, loaded);
     let ended = accept_loop.run(&signals);

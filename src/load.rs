@@ -1,5 +1,5 @@
-//! Where the list comes from at the start: the database, a seed file, or the seed that is compiled
-//! in.
+//! Where the list comes from at the start: the database, the service that is followed, a seed file,
+//! or the seed that is compiled in.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -93,7 +93,7 @@ pub(crate) fn open(
             let store = Store::in_memory(colors, memory_max, notify);
             Ok(Opened { store, writer: None, details, is_new: false })
         }
-        Source::Database { given, path, seed, is_seed_given, .. } => {
+        Source::Database { given, path, seed, is_seed_given } => {
             let failed = |error| unusable(&given, error);
             let (colors, name) = seed.unzip();
             let (lock, is_new) =

@@ -137,8 +137,9 @@ impl Options {
         Ok(Self { warnings: warnings(&command), ..Self::from_arg_matches(&matches)? })
     }
 
-    /// Whether SIGHUP has a meaning. The token of `--follow-token-file` is read again without it.
-    pub(crate) fn has_token_files(&self) -> bool {
+    /// Whether SIGHUP does not end the process. The token of `--follow-token-file` is read again
+    /// without it, but whoever changes a token may send it.
+    pub(crate) fn handles_hangup(&self) -> bool {
         self.token_file.is_some() || self.follow_token_file.is_some()
     }
 

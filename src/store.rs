@@ -1,5 +1,5 @@
 //! The list and how it is kept: one mutex around its current version, which all workers share, and
-//! one writer for the database. Knows entity tags and conditions, and nothing else of HTTP.
+//! one writer for the database. Of HTTP it knows entity tags, conditions, and how a time is written.
 //!
 //! # Threads
 //!
@@ -78,12 +78,6 @@ use crate::service_manager;
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The list, and where it is kept. A clone is the same list.
-///
-/// An option of the store is a parameter of [`Store::in_memory`] and [`Writer::new`], which
-/// `load::open` calls with the options. One that says which changes are made, such as a greatest
-/// number of colors, goes on to [`SharedList::make`] and the writer, and is decided in `Change`'s
-/// `decide`, which both call: an [`Outcome`] of its own, which `Service::respond_to_outcome` gives
-/// a status. A seed, and what other programs commit, do not pass there.
 #[derive(Clone)]
 pub(crate) struct Store {
     /// What is read.

@@ -1,5 +1,5 @@
-//! How much time, memory and connections clients may use, by the options and by what the system
-//! leaves to the process; and each connection's part of that.
+//! How many connections and how much memory clients may use, by what the system leaves to the
+//! process; and each connection's part of that.
 
 use std::fs;
 use std::io;

@@ -51,7 +51,7 @@ pub(super) struct Output {
 pub(super) enum Sent {
     All,
     /// [`TURN_BYTES`] or more: the socket may have room for more.
-    Turn,
+    Enough,
     Part,
     Nothing,
 }
@@ -131,7 +131,7 @@ impl Output {
                 sent => self.sent += sent?,
             }
             if self.sent - before >= TURN_BYTES && self.rest().is_some() {
-                return Ok(Sent::Turn);
+                return Ok(Sent::Enough);
             }
         }
         self.content = Content::None;

@@ -276,7 +276,7 @@ impl Worker {
     }
 
     fn serve(&mut self, id: u64, event: Event, context: &mut LoopContext<'_>) {
-        // A connection in a queue looks at everything when its turn comes, so no event is missed.
+        // One in a queue is served when its turn comes. Epoll reports a socket that is ready again.
         if self.connections.get(&id).is_some_and(|entry| !entry.queued) {
             self.with_connection(id, context, |connection, context| {
                 connection.advance(event, context)

@@ -1,5 +1,5 @@
 //! Tokens: reads them from their file, and checks the credentials of a request (RFC 6750). Does not
-//! decide which requests need a token, and never logs or returns one.
+//! decide which requests need a token, and logs none.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read as _};

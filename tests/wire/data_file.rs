@@ -202,7 +202,7 @@ fn a_second_service_is_told_that_the_list_is_in_use() {
     let check_start = |file: &str| {
         let (code, _, error) = run_in(&scratch.0, &["--listen", "127.0.0.1:0", "--data", file]);
         let expected = format!(
-            "[ERROR] cannot use {file}: another process writes to it; stop that process, or name another file with --data\n"
+            "[ERROR] cannot use {file}: another process has locked the database; stop that process, or name another file with --data\n"
         );
         assert!(code == Some(1) && error.ends_with(&expected), "{error}");
     };

@@ -112,7 +112,10 @@ fn of_several_at_once_one_makes_the_file_and_the_others_are_told_of_it() {
         started.into_iter().partition(|(line, _)| line.contains("which was made now from"));
     assert_eq!((listening.len(), refused.len()), (1, 3));
     for (line, _) in &refused {
-        assert!(line.contains("another process writes to it; stop that process"), "{line}");
+        assert!(
+            line.contains("another process has locked the database; stop that process"),
+            "{line}"
+        );
     }
     let (_, mut child) = listening.into_iter().next().unwrap();
     child.kill().unwrap();

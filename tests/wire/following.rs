@@ -264,8 +264,8 @@ fn a_start_without_a_copy_needs_an_answer() {
                     "{log}"
                 );
                 let error = format!(
-                    "[ERROR] cannot follow {url}: Connection refused (os error 111); start the service there, or \
-                     name another with --follow\n"
+                    "[ERROR] cannot follow {url}: Connection refused (os error 111); a start that \
+                     has no copy of its list in --data needs it\n"
                 );
                 assert!(log.ends_with(&error), "{log}");
                 assert!((6..40).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());

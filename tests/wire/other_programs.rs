@@ -313,8 +313,7 @@ fn changes_wait_for_another_program_that_writes_but_not_one_after_the_other() {
     assert!(begun.elapsed() > Duration::from_secs(3), "{:?}", begun.elapsed());
     for client in &mut clients {
         let response = client.response();
-        let message =
-            "the change could not be saved: another process writes to it; stop that process";
+        let message = "the change could not be saved: another process has locked the database; stop that process";
         assert_eq!((response.status, response.message().as_str()), (500, message));
     }
     // one wait for the first, and one for those that came after it

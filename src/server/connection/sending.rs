@@ -107,9 +107,11 @@ impl Connection {
         since: Instant,
         context: &LoopContext<'_>,
     ) -> io::Result<Transition> {
-        // A long content is sent when its turn comes, after all that is short.
-        let sent =
-            if self.output.is_long() { Sent::Turn } else { self.output.send(&self.socket)? };
+        if self.output.is_long() {
+            // It is sent when its turn comes, after all that is short.
+            return Ok(Transition(State::Sending { then, since: context.now }, Next::Queue));
+        }
+        let sent = self.output.send(&self.socket)?;
         // The time for the client to read the rest begins now.
         let since = if sent == Sent::All { since } else { context.now };
         self.after_send(sent, then, since, context.now)
@@ -144,7 +146,7 @@ impl Connection {
         now: Instant,
     ) -> io::Result<Transition> {
         if sent != Sent::All {
-            let next = if sent == Sent::Turn { Next::Queue } else { Next::Wait(EventFlags::OUT) };
+            let next = if sent == Sent::Enough { Next::Queue } else { Next::Wait(EventFlags::OUT) };
             return Ok(Transition(State::Sending { then, since }, next));
         }
         let read = Next::Wait(EventFlags::IN);

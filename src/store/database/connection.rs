@@ -12,7 +12,7 @@ use rusqlite::{Connection, OpenFlags, Params};
 use super::rows::{self, query_value, quick_check, read_list};
 use super::wal_files::{self, WalFiles};
 use super::{DatabaseError, data_path};
-use crate::files::{PAUSE, within};
+use crate::files::{RETRY_PAUSE, within};
 use crate::store::{Color, Colors, Edit};
 
 /// Longest wait of a save or a read for another program that writes.
@@ -87,7 +87,7 @@ fn wait_for_locks(connection: &mut Connection, time: Duration) -> rusqlite::Resu
         if tries == 0 {
             begun = Instant::now();
         }
-        sleep(PAUSE);
+        sleep(RETRY_PAUSE);
         begun.elapsed() < time
     }))
 }

@@ -40,7 +40,7 @@ pub(crate) enum DatabaseError {
 impl fmt::Display for DatabaseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Busy => f.write_str("another process writes to it; stop that process"),
+            Self::Busy => f.write_str("another process has locked the database; stop that process"),
             Self::Missing => f.write_str(
                 "it does not exist, or is empty; name the file of a service, or a copy, with \
                  --data",
@@ -110,7 +110,11 @@ mod tests {
     #[test]
     fn a_code_of_sqlite_leads_to_what_to_do() {
         use DatabaseError::*;
-        check(ffi::SQLITE_BUSY_RECOVERY, &Busy, "another process writes to it; stop that process");
+        check(
+            ffi::SQLITE_BUSY_RECOVERY,
+            &Busy,
+            "another process has locked the database; stop that process",
+        );
         check(ffi::SQLITE_IOERR_SHMSIZE, &Full, "the disk is full; make room on it");
         check(
             ffi::SQLITE_READONLY_DIRECTORY,
