@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
 pub(super) use self::pending::Job;
-use self::pending::{Waiting, ask};
+use self::pending::{Pending, Waiting, ask};
 use self::sending::{overloaded, timed_out};
 use super::limits::{Quota, counted_bytes};
 use super::output::Output;
@@ -59,13 +59,7 @@ enum State {
     /// The answer to a request, which takes long, or whose change has to be saved first. Nothing is
     /// received meanwhile, so that requests are answered in order. There is no deadline: until the
     /// writer or the pool has answered, the request stays in memory, and has to be counted.
-    AwaitingAnswer {
-        request: Arc<Request>,
-        /// When it began to wait for a change, if it has.
-        waited_since: Option<Instant>,
-        /// The change is saved, and the time that it has taken is counted as that of a save.
-        is_saved: bool,
-    },
+    AwaitingAnswer(Pending),
     /// A change of what its request names (RFC 7240 §4.3).
     Waiting(Box<Waiting>),
     /// Room in the socket for more of the output.
@@ -135,8 +129,6 @@ pub(super) enum Next {
 /// What a connection needs of its worker in one pass of the event loop.
 pub(super) struct LoopContext<'a> {
     pub(super) shared: &'a Shared,
-    /// The number of the worker.
-    pub(super) worker: usize,
     /// Which of the worker's connections wait for a change of the list.
     pub(super) watches: &'a Arc<Watches>,
     /// The id of the connection that is served.
@@ -163,24 +155,12 @@ impl<'a> LoopContext<'a> {
         scratch: &'a mut [u8],
     ) -> Self {
         let phase = shared.server.phase();
-        let worker = watches.worker;
-        Self {
-            shared,
-            worker,
-            watches,
-            id: 0,
-            phase,
-            now,
-            date: "",
-            scratch,
-            answered: 0,
-            job: None,
-        }
+        Self { shared, watches, id: 0, phase, now, date: "", scratch, answered: 0, job: None }
     }
 
     /// The worker's counters.
     pub(super) fn counters(&self) -> &'a WorkerCounters {
-        &self.shared.service.metrics.workers[self.worker]
+        &self.shared.service.metrics.workers[self.watches.worker]
     }
 }
 
@@ -232,11 +212,11 @@ impl Connection {
     /// Goes on with the request whose answer it awaits.
     pub(super) fn reply(&mut self, reply: Reply, context: &mut LoopContext<'_>) -> Next {
         match replace(&mut self.state, State::Closed) {
-            State::AwaitingAnswer { request, waited_since, is_saved } => {
-                let transition = self.handle_reply(request, reply, waited_since, is_saved, context);
+            State::AwaitingAnswer(pending) => {
+                let transition = self.handle_reply(pending, reply, context);
                 self.enter(transition, context)
             }
-            // No other state has asked for anything. It goes on with what it does.
+            // Unheard of: each request gets one reply, and only the reply ends the state.
             other => {
                 self.state = other;
                 self.advance(Event::Turn, context)
@@ -254,7 +234,7 @@ impl Connection {
         });
         self.state = state;
         let request = match &self.state {
-            State::AwaitingAnswer { request, .. } => counted_bytes(request),
+            State::AwaitingAnswer(pending) => counted_bytes(&pending.request),
             // What waits is short: `Request::may_wait`.
             _ => 0,
         };
@@ -266,7 +246,7 @@ impl Connection {
     pub(super) fn deadline(&self, phase: Phase, options: &Options) -> Option<Instant> {
         let is_stopping = phase == Phase::Stopping;
         let deadline = match &self.state {
-            State::AwaitingAnswer { .. } | State::Closed => return None,
+            State::AwaitingAnswer(_) | State::Closed => return None,
             State::Receiving { since } => {
                 let is_idle = self.parser.is_idle();
                 let time = if is_idle && is_stopping {
@@ -289,7 +269,7 @@ impl Connection {
     /// When the client last made progress; `None` while an answer is made.
     pub(super) fn stalled_since(&self) -> Option<Instant> {
         match &self.state {
-            State::AwaitingAnswer { .. } | State::Closed => None,
+            State::AwaitingAnswer(_) | State::Closed => None,
             State::Waiting(waiting) => Some(waiting.since),
             State::Receiving { since }
             | State::Sending { since, .. }
@@ -331,7 +311,7 @@ impl Connection {
 
             // The client sent more, or has ended: epoll would report that in every pass. No other
             // event comes, since this state has no deadline, and the run queue does not have it.
-            (awaiting @ State::AwaitingAnswer { .. }, _) => {
+            (awaiting @ State::AwaitingAnswer(_), _) => {
                 Ok(Transition(awaiting, Next::Wait(EventFlags::empty())))
             }
 
@@ -449,7 +429,7 @@ impl Connection {
                         return self.send(then, since, context);
                     }
                 }
-                answer => return self.go_on(Arc::new(request), answer, None, false, context),
+                answer => return self.go_on(Pending::new(request), answer, context),
             }
         }
         self.send(AfterSend::Resume, since, context)
@@ -461,7 +441,7 @@ impl Connection {
     }
 
     fn request_context(&self, context: &LoopContext<'_>) -> RequestContext {
-        let ticket = Ticket { worker: context.worker, connection: context.id };
+        let ticket = Ticket { worker: context.watches.worker, connection: context.id };
         RequestContext { checks_host: self.checks_host, may_take_long: false, ticket }
     }
 }

@@ -267,10 +267,10 @@ fn a_change_before_the_wait_is_not_missed() {
     parser.append(text.as_bytes());
     let request = parser.next_request(0).unwrap().unwrap();
     let next = pair.with_context(|connection, context| connection.ask_service(&request, context));
-    let Answer::Wait(poll) = next else { panic!("the tag is current") };
+    assert!(matches!(next, Answer::Wait(_)), "the tag is current");
     pair.change_red("2");
     let begin = |connection: &mut Connection, context: &mut LoopContext<'_>| {
-        let begun = connection.begin_wait(Arc::new(request), *poll, None, context);
+        let begun = connection.go_on(Pending::new(request), next, context);
         let Transition(state, next) = begun.unwrap();
         connection.state = state;
         next

@@ -41,13 +41,11 @@ impl Service {
         }
         let operation = match target.operation(&request.method) {
             Some(operation) if self.takes(&request.method) => operation,
-            _ if target.operation(&Method::Get).is_none() => {
-                return Err(self.unknown());
-            }
-            _ => {
+            _ if target.operation(&Method::Get).is_none() => return Err(self.unknown()),
+            refused => {
                 let allow = self.allow(target);
-                let message = match (&self.options.follow, target.operation(&request.method)) {
-                    (Some(url), Some(_)) => format!("this is a copy, change the list at {url}"),
+                let message = match (refused, &self.options.follow) {
+                    (Some(_), Some(url)) => format!("this is a copy, change the list at {url}"),
                     _ => format!("the method is not allowed here, only {allow}"),
                 };
                 let error = Response::error(StatusCode(405), message);

@@ -17,17 +17,39 @@ use crate::server_state::Phase;
 use crate::service::{Answer, LongPoll, RequestContext, Service};
 use crate::store::{Later, Outcome};
 
+/// A request that has no answer yet.
+pub(super) struct Pending {
+    pub(super) request: Arc<Request>,
+    /// When it began to wait for a change, if it has.
+    waited_since: Option<Instant>,
+    /// Its change is saved, and its time is counted as that of a save.
+    is_saved: bool,
+}
+
+impl Pending {
+    pub(super) fn new(request: Request) -> Self {
+        Self { request: Arc::new(request), waited_since: None, is_saved: false }
+    }
+}
+
 /// A request that waits for a change.
 pub(super) struct Waiting {
     pub(super) request: Arc<Request>,
     pub(super) since: Instant,
-    poll: LongPoll,
-    watch: Watch,
+    /// How long it waits.
+    time: Duration,
+    /// Until it waits no longer.
+    _watch: Watch,
 }
 
 impl Waiting {
     pub(super) fn end(&self) -> Instant {
-        self.since + Duration::from_secs(self.poll.seconds.into())
+        self.since + self.time
+    }
+
+    /// The request, which waits no longer.
+    fn into_pending(self) -> Pending {
+        Pending { request: self.request, waited_since: Some(self.since), is_saved: false }
     }
 }
 
@@ -56,36 +78,35 @@ pub(super) fn ask(service: &Service, question: impl FnOnce(&Service) -> Answer) 
 }
 
 impl Connection {
-    /// Goes on with an answer that has not come at once. `waited_since`, `is_saved`: see
-    /// [`State::AwaitingAnswer`].
+    /// Goes on with an answer that has not come at once.
     pub(super) fn go_on(
         &mut self,
-        request: Arc<Request>,
+        pending: Pending,
         answer: Answer,
-        waited_since: Option<Instant>,
-        is_saved: bool,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
+        let request = &pending.request;
         match answer {
             Answer::Ready(response) | Answer::Refused(response) => {
-                let response = match (waited_since, request.kept().prefer_wait) {
+                let response = match (pending.waited_since, request.kept().prefer_wait) {
                     (Some(since), Some(seconds)) => {
                         note_wait(response, seconds, context.now - since)
                     }
                     _ => response,
                 };
-                let transition = self.finish(&request, response, context);
+                let transition = self.finish(request, response, context);
                 let counters = context.counters();
-                let durations = if is_saved { &counters.durable } else { &counters.immediate };
+                let durations =
+                    if pending.is_saved { &counters.durable } else { &counters.immediate };
                 durations.observe(self.received_at.elapsed());
                 return transition;
             }
-            Answer::Wait(poll) => return self.begin_wait(request, *poll, waited_since, context),
+            Answer::Wait(poll) => return self.begin_wait(pending, *poll, context),
             Answer::Later(Later::Saving) => {}
             Answer::Later(Later::OnPool) => {
                 let request_context =
                     RequestContext { may_take_long: true, ..self.request_context(context) };
-                let asked = Arc::clone(&request);
+                let asked = Arc::clone(request);
                 let respond = move |service: &Service| service.respond(&asked, request_context);
                 context.job = Some(Job(Box::new(respond)));
             }
@@ -93,56 +114,51 @@ impl Connection {
         self.output.send(&self.socket)?;
         // Epoll goes on to watch for IN: few clients send more before their answer, and to stop
         // watching costs a system call. If a client does send more, `Socket` stops it.
-        let state = State::AwaitingAnswer { request, waited_since, is_saved };
-        Ok(Transition(state, Next::Wait(EventFlags::IN)))
+        Ok(Transition(State::AwaitingAnswer(pending), Next::Wait(EventFlags::IN)))
     }
 
     /// Goes on with what came of a request.
     pub(super) fn handle_reply(
         &mut self,
-        request: Arc<Request>,
+        mut pending: Pending,
         reply: Reply,
-        waited_since: Option<Instant>,
-        is_saved: bool,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
         let outcome = match reply {
-            Reply::Answer(answer) => {
-                return self.go_on(request, answer, waited_since, is_saved, context);
-            }
+            Reply::Answer(answer) => return self.go_on(pending, answer, context),
             Reply::Outcome(outcome) => outcome,
         };
+        pending.is_saved = true;
         let takes_long = matches!(outcome, Ok(Outcome::Replaced(..)));
         let respond = |service: &Service| Answer::Ready(service.respond_to_outcome(outcome));
         if takes_long {
             // The JSON of a new list has to be made.
             context.job = Some(Job(Box::new(respond)));
-            let state = State::AwaitingAnswer { request, waited_since, is_saved: true };
-            return Ok(Transition(state, Next::Wait(EventFlags::IN)));
+            return Ok(Transition(State::AwaitingAnswer(pending), Next::Wait(EventFlags::IN)));
         }
         let answer = ask(&context.shared.service, respond);
-        self.go_on(request, answer, waited_since, true, context)
+        self.go_on(pending, answer, context)
     }
 
     /// Has a request wait until what it names changes, unless the client has sent more, or has not
     /// received what came before.
-    pub(super) fn begin_wait(
+    fn begin_wait(
         &mut self,
-        request: Arc<Request>,
+        pending: Pending,
         poll: LongPoll,
-        waited_since: Option<Instant>,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
         let may_wait =
             poll.seconds > 0 && self.parser.is_idle() && context.phase != Phase::Stopping;
         if !may_wait || self.output.send(&self.socket)? != Sent::All {
-            let answer = Answer::Ready(poll.not_modified);
-            return self.go_on(request, answer, waited_since, false, context);
+            return self.go_on(pending, Answer::Ready(poll.not_modified), context);
         }
-        let since = waited_since.unwrap_or(context.now);
+        let since = pending.waited_since.unwrap_or(context.now);
         let watch = context.watches.add(&poll.subject, context.id);
+        let time = Duration::from_secs(poll.seconds.into());
+        let waiting = Waiting { request: pending.request, since, time, _watch: watch };
         // A change may have come between the first look and the watch.
-        self.ask_again(Box::new(Waiting { request, since, poll, watch }), context)
+        self.ask_again(Box::new(waiting), context)
     }
 
     /// Asks again for what may have changed, and goes on waiting if it has not.
@@ -152,12 +168,10 @@ impl Connection {
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
         match self.ask_service(&waiting.request, context) {
-            Answer::Wait(_) => Ok(go_on_waiting(waiting)),
+            Answer::Wait(_) => Ok(Transition(State::Waiting(waiting), Next::Wait(EventFlags::IN))),
             answer => {
-                let Waiting { request, since, watch, .. } = *waiting;
-                drop(watch);
                 self.received_at = context.now;
-                self.go_on(request, answer, Some(since), false, context)
+                self.go_on(waiting.into_pending(), answer, context)
             }
         }
     }
@@ -168,14 +182,12 @@ impl Connection {
         waiting: Waiting,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
-        let Waiting { request, since, poll, watch } = waiting;
-        drop(watch);
         self.received_at = context.now;
-        let answer = match self.ask_service(&request, context) {
-            Answer::Wait(_) => Answer::Ready(poll.not_modified),
+        let answer = match self.ask_service(&waiting.request, context) {
+            Answer::Wait(poll) => Answer::Ready(poll.not_modified),
             answer => answer,
         };
-        self.go_on(request, answer, Some(since), false, context)
+        self.go_on(waiting.into_pending(), answer, context)
     }
 
     /// Ends a wait when the client sends another request, or has gone.
@@ -195,10 +207,6 @@ impl Connection {
             None => self.ask_again(waiting, context),
         }
     }
-}
-
-fn go_on_waiting(waiting: Box<Waiting>) -> Transition {
-    Transition(State::Waiting(waiting), Next::Wait(EventFlags::IN))
 }
 
 /// The response that ends a wait for a change.
