@@ -46,9 +46,9 @@ const HTML: &str = concat!(
 /// text becomes markup. After a change of style or script, the test below tells the new hashes.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'sha256-",
-    "mtF7yPp8uCj5vBKC+W3umnBpGazU6th7qlYIYWwg7Ig=",
+    "uWwprFMfCjEDkttE1hSs8Oh0+wdHpf6GQc7tymIsFUM=",
     "'; style-src 'sha256-",
-    "5gPNl5jrkykGBPSZvMr5XtZf/vodVZhaTZgYmusb6VY=",
+    "TZM4rWAg06F16bPEYVrKzkZWiUIi+AYKy0QgdRSV/z0=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 );

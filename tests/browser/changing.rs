@@ -125,10 +125,14 @@ fn a_value_is_changed_as_text_and_with_the_picker() {
 fn somebody_who_was_faster_is_told_of_before_a_value_is_replaced() {
     let Some(browser) = browse() else { return };
     let server = open(&browser);
+    browser.expect(FASTER);
+    hold(&browser, "PUT");
     browser.edit("ink");
     browser.fill("#value", "#111111");
-    server.ask("PUT", "/colors/ink", r##"{"value":"#222222"}"##);
     browser.click("#save");
+    browser.until("return sent");
+    server.ask("PUT", "/colors/ink", r##"{"value":"#222222"}"##);
+    browser.run("release()");
     browser
         .expect_text("#refusal", "Somebody was faster: ink is #222222 now. Nothing was changed.");
     assert_eq!(browser.value("#value"), "#111111", "what was typed stays");
@@ -137,6 +141,9 @@ fn somebody_who_was_faster_is_told_of_before_a_value_is_replaced() {
     let above = "const [reason, save] = ['refusal', 'save'].map(id => document.getElementById(id));
         return save.getBoundingClientRect().top - reason.getBoundingClientRect().top - reason.scrollHeight";
     assert!((0.0..20.0).contains(&browser.run(above).as_f64().unwrap()), "the reason is above it");
+    // what is seen before the click is replaced at once
+    server.ask("PUT", "/colors/ink", r##"{"value":"#333333"}"##);
+    browser.expect_text("#save", "Overwrite #333333");
     browser.click("#save");
     browser.expect_closed();
     server.ask("GET", "/colors/ink", "").expect_content(r##"{"name":"ink","value":"#111111"}"##);
@@ -145,16 +152,11 @@ fn somebody_who_was_faster_is_told_of_before_a_value_is_replaced() {
 #[test]
 fn a_color_that_somebody_has_deleted_is_told_of_before_it_is_changed() {
     let Some(browser) = browse() else { return };
-    browser.expect("404 (Not Found)");
     let server = open(&browser);
     browser.edit("ink");
     browser.fill("#value", "#111111");
     server.ask("DELETE", "/colors/ink", "");
-    browser.click("#save");
-    browser.expect_text(
-        "#refusal",
-        "Somebody was faster: ink is no longer there. Nothing was changed.",
-    );
+    browser.expect_text("#note", "Deleted elsewhere.");
     assert_eq!(browser.value("#value"), "#111111", "what was typed stays");
     browser.expect_text("#save", "Add again");
     browser.click("#save");

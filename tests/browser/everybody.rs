@@ -120,7 +120,7 @@ fn the_focus_never_falls_to_the_body_when_what_has_it_goes() {
     expect("query");
     browser.click("#takeBack");
     browser.expect_text("#told", "Undone: Deleted red.");
-    expect("open");
+    expect("takeBack");
     browser.click("#dismiss");
     expect("open");
     browser.edit("red");
@@ -374,7 +374,7 @@ fn on_a_phone_targets_have_44_pixels_and_fields_16_and_nothing_scrolls_behind_a_
     };
     check("the list");
     let scroll = "return getComputedStyle(document.documentElement).overflowY";
-    browser.expect_value(scroll, "visible");
+    browser.expect_value(scroll, "scroll");
     browser.click("#more");
     check("the menu");
     browser.press(&[ESCAPE]);

@@ -59,7 +59,7 @@ fn a_file_that_is_no_list_of_colors_is_refused_with_what_to_fix() {
     browser.open(&server);
     browser.expect_controls();
     for (content, message) in [
-        ("name,value", "This file is not JSON: "),
+        ("name,value", "This file is not JSON."),
         (
             r##"{"red":"#f00"}"##,
             "This file has no list of colors: an array of objects with name and value.",

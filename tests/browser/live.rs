@@ -112,7 +112,8 @@ fn changes_of_others_are_read_out_once_in_five_seconds_and_hits_after_a_search()
     browser.run(
         "const set = setTimeout;
         window.sayings = [];
-        window.setTimeout = (action, time) => time === 5000 ? sayings.push(action) : set(action, time)",
+        window.searches = [];
+        window.setTimeout = (action, time) => time === 5000 ? sayings.push(action) : time === 600 ? searches.push(action) : set(action, time)",
     );
     for number in 1..=3 {
         server.ask("POST", "/colors", r##"{"name":"new","value":"#123456"}"##);
@@ -121,12 +122,21 @@ fn changes_of_others_are_read_out_once_in_five_seconds_and_hits_after_a_search()
     browser.until("return sayings.length");
     assert_eq!(browser.text("#said"), "");
     browser.run("sayings[0]()");
-    assert_eq!(browser.text("#said"), "Changed elsewhere: 151 colors now.");
+    assert_eq!(browser.text("#said"), "Changed elsewhere: 3 colors. There are 151 now.");
     browser.expect_value("return sayings.length", 1);
-    browser.fill("#query", "orch");
-    browser.expect_text("#said", "3 of 151 colors");
-    browser.fill("#query", "#ff6347");
-    browser.expect_text("#said", "13 of 151 colors, 12 of them near it");
+    server.ask("PUT", "/colors/aqua", r#"{"value":"teal"}"#);
+    browser.until("return sayings.length === 2");
+    browser.run("sayings[1]()");
+    browser.expect_text("#said", "Changed elsewhere: aqua, teal.");
+    for (query, hits) in [("orch", "3 of 151 colors"), ("#ff6347", "1 of 151 colors, and 12 near")]
+    {
+        let before = browser.text("#said");
+        browser.fill("#query", query);
+        browser.expect_value("return document.querySelector('#query').value", query);
+        assert_eq!(browser.text("#said"), before, "nothing while one types");
+        browser.run("searches.at(-1)()");
+        browser.expect_text("#said", hits);
+    }
 }
 
 #[test]
@@ -292,6 +302,7 @@ fn an_outage_before_the_first_list_is_told_of_in_the_same_place() {
     );
     browser.go_without_waiting(&format!("http://{}/", server.address));
     browser.expect_text("#away", AWAY);
+    browser.expect_seen("#why");
     let place =
         "const {x, y} = document.querySelector('#away').getBoundingClientRect(); return [x, y]";
     let before = browser.run(place);

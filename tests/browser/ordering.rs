@@ -21,6 +21,7 @@ fn alt_and_arrow_keys_move_a_color_in_one_change_and_undo_moves_it_back() {
     assert_eq!(browser.names(), ["ink", "lime", "snow", "red", "gold"], "at once");
     browser.run("rest()");
     browser.expect_text("#told", "Moved red to place 4.");
+    assert_eq!(browser.text("#said"), "", "it is read out once");
     assert_eq!(names_of(&server), ["ink", "lime", "snow", "red", "gold"]);
     assert_eq!(server.log().matches(" PUT ").count(), 1, "{}", server.log());
     browser.expect_focus("red");

@@ -153,6 +153,20 @@ fn the_header_stands_still_whether_or_not_the_list_scrolls_and_tiles_out_of_view
         browser.until("return document.querySelectorAll('li').length < 2");
         assert_eq!(browser.run(place)[1], before[1], "{query}");
     }
+    // what is beside the list is as dark as it behind a dialog
+    for scheme in ["light", "dark"] {
+        browser.prefer("prefers-color-scheme", scheme);
+        browser.click("#showHelp");
+        let picture = browser.devtools("Page.captureScreenshot", json!({"format": "png"}));
+        let pixels = browser.await_script_with("const [data, done] = arguments;
+            createImageBitmap(new Blob([Uint8Array.fromBase64(data)])).then(image => {
+                const pen = new OffscreenCanvas(image.width, image.height).getContext('2d');
+                pen.drawImage(image, 0, 0);
+                done([20, 5].map(right => [...pen.getImageData(image.width - right, image.height - 300, 1, 1).data].join()));
+            })", &json!([picture["data"]]));
+        assert_eq!(pixels[0], pixels[1], "{scheme}");
+        browser.press(&[ESCAPE]);
+    }
 }
 
 #[test]
@@ -249,7 +263,7 @@ fn an_empty_list_leads_to_adding_and_no_hits_to_all_colors() {
     );
     browser.until("return document.querySelector('#way').offsetParent");
     let overflow = "return getComputedStyle(document.documentElement).overflowY";
-    browser.expect_value(overflow, "visible");
+    browser.expect_value(overflow, "scroll");
     browser.click("#way");
     assert_eq!(browser.text("#save"), "Add");
     browser.type_text("ink");

@@ -75,7 +75,9 @@ fn after_cancel_a_button_leads_back_to_the_dialog() {
     expect_dialog(&browser, "These colors are private");
     browser.press(&[ESCAPE]);
     browser.expect_text("#why", "These colors are private.");
-    browser.expect_seen("#give");
+    browser.until("return document.activeElement.id === 'way'");
+    browser.until("return document.body.classList.contains('guarded')");
+    browser.expect_value("return document.querySelector('#give').checkVisibility()", false);
     // nobody is asked again before there is a token
     let refusals = || server.log().matches(" 401 ").count();
     let before = refusals();
@@ -113,6 +115,10 @@ fn a_visitor_without_a_token_sees_no_control_that_would_fail() {
     let Some(browser) = browse() else { return };
     let _server = browser.show(guarded(&[]));
     browser.expect_seen("#give");
+    browser.resize(320, 568);
+    let rows = "return new Set([...document.querySelectorAll('header > button')].filter(part => part.checkVisibility()).map(part => part.offsetTop)).size";
+    browser.expect_value(rows, 1);
+    browser.resize(1440, 900);
     browser.open_color("aqua");
     assert_eq!(browser.run(CONTROLS), json!(0));
     browser.expect_seen(".guards");

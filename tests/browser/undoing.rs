@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::browser::actions::{CONTROL, DELETE};
+use crate::browser::actions::{CONTROL, DELETE, ESCAPE};
 use crate::browser::driver::{Browser, browse};
 use crate::common::harness::Server;
 
@@ -96,7 +96,7 @@ fn quick_presses_delete_one_color_each_and_undo_puts_them_back_where_they_were()
         browser.expect_text("#told", &format!("Undone: Deleted {name}."));
         assert_eq!(names_of(&server), names);
     }
-    browser.expect_value("return [document.querySelector('#takeBack').offsetParent, document.querySelector('#undo').disabled]", json!([null, true]));
+    browser.expect_value("return [document.querySelector('#takeBack').textContent, document.querySelector('#undo').disabled]", json!(["Redo", true]));
     // and back again, until something else is changed
     let again = || {
         let key = json!({"type": "rawKeyDown", "key": "Z", "code": "KeyZ", "modifiers": 2 | 8});
@@ -109,9 +109,21 @@ fn quick_presses_delete_one_color_each_and_undo_puts_them_back_where_they_were()
     browser.expect_text("#told", "Undone: Deleted ink.");
     browser.delete("red");
     again();
+    // with a color open, too, and by button
+    browser.open_color("gold");
     browser.press_with(CONTROL, "z");
     browser.expect_text("#told", "Undone: Deleted red.");
     assert_eq!(names_of(&server), ["red", "ink", "lime", "snow", "gold"]);
+    browser.press(&[ESCAPE]);
+    browser.click("#takeBack");
+    browser.expect_text("#told", "Deleted red.");
+    browser.press_with(CONTROL, "z");
+    browser.expect_text("#told", "Undone: Deleted red.");
+    browser.press_with(CONTROL, "y");
+    browser.expect_text("#told", "Deleted red.");
+    browser.click("#more");
+    browser.click("#undo");
+    browser.expect_text("#redo", "Redo: Deleted red.");
 }
 
 #[test]

@@ -103,7 +103,8 @@ async function apply(edit, text, kept) {
 	(kept ?? done).push({text, back: result.back});
 	// the change is made, whether or not this succeeds; the next one needs the new tag
 	await readList().catch(() => {});
-	tell((kept === undone ? 'Undone: ' : '') + text + end);
+	offer();
+	tell((kept === undone ? 'Undone: ' : '') + text + end, kept === undone ? at.redo : at.undo);
 }
 
 /* Whether the service refuses the list as a whole. */
@@ -149,13 +150,18 @@ async function readList(wait, signal) {
 	if (tag !== listTag) return true;
 	if (answer.status !== 200) throw Object.assign(new Error(answer.message), {isPrivate: answer.status === 401});
 	listTag = answer.tag;
+	at.give.hidden = false;
 	windows.postMessage({tag: listTag});
 	take(answer.json.data);
 	return true;
 }
 
-/* Takes back the last change, or the last undo. */
-async function undo(from = done, kept = undone) {
+/* Takes back the last change. */
+const undo = () => takeBack(done, undone);
+/* Takes back the last undo. */
+const redo = () => takeBack(undone, done);
+
+async function takeBack(from, kept) {
 	settle();
 	await turn;
 	const last = from.pop();
@@ -168,14 +174,16 @@ async function undo(from = done, kept = undone) {
 		if (!(error instanceof Late)) from.push(last);
 		throw error;
 	} finally {
-		offerUndo();
+		offer();
 	}
 }
 
-/* Shows for a while what happened, with Undo if it is the last change. */
-function tell(text = '') {
+/* Shows for a while what happened, and the button that takes it back. */
+function tell(text = '', button) {
 	at.told.textContent = text;
-	offerUndo();
+	at.takeBack.hidden = !button;
+	at.takeBack.textContent = button === at.redo ? 'Redo' : 'Undo';
+	at.takeBack.onclick = () => button.click();
 	clearTimeout(fading);
 	if (text) fading = setTimeout(fade, 12000);
 }
@@ -183,9 +191,10 @@ function tell(text = '') {
 /* Takes the message away, unless the focus is in it. */
 const fade = () => at.message.matches(':focus-within') ? fading = setTimeout(fade, 12000) : tell();
 
-function offerUndo() {
-	const last = done.at(-1);
-	at.takeBack.hidden = !last || !at.told.textContent.startsWith(last.text);
-	at.undo.disabled = !last;
-	at.undo.textContent = last ? `Undo: ${last.text}` : 'Undo';
+/* Says in the menu what can be undone and redone. */
+function offer() {
+	for (const [button, [last], label] of [[at.undo, done.slice(-1), 'Undo'], [at.redo, undone.slice(-1), 'Redo']]) {
+		button.disabled = !last;
+		button.textContent = last ? `${label}: ${last.text}` : label;
+	}
 }

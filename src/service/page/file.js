@@ -7,8 +7,8 @@ function colorsOf(text) {
 	let data;
 	try {
 		data = JSON.parse(text);
-	} catch ({message}) {
-		throw new Error(`This file is not JSON: ${message}`);
+	} catch {
+		throw new Error('This file is not JSON.');
 	}
 	const all = Array.isArray(data) ? data : data?.data;
 	if (!Array.isArray(all)) throw new Error('This file has no list of colors: an array of objects with name and value.');
@@ -20,21 +20,25 @@ function colorsOf(text) {
 	});
 }
 
+/* What one list has and the other has not. */
+function differencesOf(before, after) {
+	const [old, now] = [before, after].map(colors => new Map(entriesOf(colors).map(entry => [entry.key, entry])));
+	return {
+		New: [...now.values()].filter(({key}) => !old.has(key)),
+		Changed: [...now.values()].filter(({key, value}) => old.has(key) && old.get(key).value !== value),
+		Removed: [...old.values()].filter(({key}) => !now.has(key)),
+	};
+}
+
 /* Shows what a list would change, and where it is from. */
 function compare(all, source, reason = '') {
 	incoming = {all, source, expected: list};
 	say(at.source, source);
-	const [before, after] = [list, all].map(entriesOf);
-	const [valuesBefore, valuesAfter] = [before, after].map(entries => new Map(entries.map(({key, value}) => [key, value])));
-	const differences = {
-		New: after.filter(({key}) => !valuesBefore.has(key)),
-		Changed: after.filter(({key, value}) => valuesBefore.has(key) && valuesBefore.get(key) !== value),
-		Removed: before.filter(({key}) => !valuesAfter.has(key)),
-	};
+	const differences = differencesOf(list, all);
 	const isNoChange = isSame(all, list);
 	const kept = all.length - differences.New.length - differences.Changed.length;
 	say(at.becomes, `${amount(list.length)} ${list.length === 1 ? 'becomes' : 'become'} ${figure(all.length)}`);
-	say(at.summary, isNoChange ? 'The same colors in the same order.' : `Unchanged: ${amount(kept)}, in the order of the file.`);
+	say(at.summary, isNoChange ? 'The same colors in the same order.' : kept ? `Unchanged: ${amount(kept)}, in the order of the file.` : '');
 	at.differences.replaceChildren(...Object.entries(differences).filter(([, some]) => some.length).flatMap(([what, some]) => {
 		const more = some.length > 8 ? ` and ${figure(some.length - 8)} more` : '';
 		return [element('dt', `${what} (${figure(some.length)})`), element('dd', some.slice(0, 8).map(({name}) => called(name)).join(', ') + more)];

@@ -73,7 +73,7 @@ function arrange() {
 	const place = indexOf(focus);
 	current = Math.max(0, place < 0 ? Math.min(current, shown.length - 1) : place);
 
-	say(at.count, (query && `${figure(shown.length)} of `) + amount(entries.length));
+	say(at.count, (query && `${figure(hits)} of `) + amount(entries.length));
 	say(at.why, shown.length ? '' : query ? 'No color has this in its name or value.' : 'The list is empty.');
 	say(at.way, query ? 'Clear search' : 'Add color');
 	at.way.className = query ? '' : 'changes';
@@ -92,7 +92,7 @@ function found(query) {
 	const plain = text => text.toLowerCase().replace(/\s+/g, '');
 	const sort = orders[at.order.value];
 	if (!query) return [sort([...entries]), []];
-	const look = [query, `rgb(${query})`].map(lookOf).find(({css}) => css);
+	const look = [query, `rgb(${query})`, `rgb${query}`, /\d/.test(query) ? `#${query}` : ''].map(lookOf).find(({css}) => css);
 	const words = (look ? [query] : query.split(/\s+/)).map(plain);
 	const isHit = entry => words.every(word => (entry.text ??= `${plain(entry.name)}\n${plain(entry.value)}`).includes(word));
 	const having = sort(entries.filter(isHit));

@@ -1,6 +1,7 @@
 /* What a person does, and what happens meanwhile. */
 const WAIT = 60; // seconds
 const BEAT = 5000; // milliseconds, after which a window that waits for all says so again
+const QUIET = 600; // milliseconds without another key, after which hits are read out
 const REPLY = 200; // milliseconds in which it answers
 let knowsMethods, isWatching;
 let caughtUp = Promise.resolve(); // until the list is read that another window has told of
@@ -37,6 +38,7 @@ async function watch() {
 		let rest = 0;
 		await turn;
 		const isWaiting = isCurrent;
+		const before = list;
 		const begun = performance.now();
 		try {
 			// the list first: the rest is not urgent
@@ -49,7 +51,7 @@ async function watch() {
 			say(at.away, '');
 			// a long list is not loaded all the time
 			if (isOther) rest = Math.max(200, list.length / 10);
-			if (isOther && isWaiting) announce();
+			if (isOther && isWaiting) announce(before);
 		} catch ({message, isPrivate, isLate}) {
 			if (signal.aborted) continue;
 			isCurrent = false;
@@ -58,6 +60,7 @@ async function watch() {
 				say(listTag ? at.away : at.why, 'These colors are private.');
 				say(at.way, 'Enter token');
 				at.way.className = '';
+				if (!listTag) at.way.focus();
 				learn().catch(() => {});
 				break;
 			}
@@ -66,7 +69,6 @@ async function watch() {
 				knowsMethods = false;
 				if (at.told.textContent === BACK) tell();
 				say(at.away, `${message} – trying again…`);
-				if (!listTag) say(at.why, '');
 				rest = Math.min(1000 * 2 ** failures++, 8000);
 			}
 		}
@@ -83,11 +85,18 @@ function restart() {
 	watch();
 }
 
-/* Tells screen readers of the changes of others, once for all within five seconds. */
-function announce() {
+/* Reads the list of which another window tells. */
+async function catchUp(tag) {
+	const before = list;
+	if (!document.hidden && tag !== listTag && await readList(0, following.signal)) announce(before);
+}
+
+/* Tells screen readers what others have changed since a list, once for all within five seconds. */
+function announce(before) {
 	announce.timer ??= setTimeout(() => {
 		announce.timer = undefined;
-		at.said.textContent = `Changed elsewhere: ${amount(list.length)} now.`;
+		const all = Object.entries(differencesOf(before, list)).flatMap(([what, some]) => some.map(({name, value}) => `${what} elsewhere: ${called(name)}, ${called(value)}.`));
+		at.said.textContent = all.length === 1 ? all[0] : `Changed elsewhere: ${all.length ? amount(all.length) : 'the order'}. There are ${figure(list.length)} now.`;
 	}, 5000);
 }
 
@@ -194,8 +203,11 @@ function search(text) {
 	scrollTo({top: 0, behavior: 'instant'});
 	arrange();
 	writeAddress();
-	const near = shown.length - hits;
-	at.said.textContent = at.count.textContent + (near ? `, ${near} of them near it` : '');
+	clearTimeout(search.timer);
+	search.timer = setTimeout(() => {
+		const near = shown.length - hits;
+		at.said.textContent = at.count.textContent + (near ? `, and ${near} near` : '');
+	}, QUIET);
 }
 
 at.mark.src = at.icon.href;
@@ -224,10 +236,10 @@ at.list.onkeydown = event => {
 onkeydown = event => {
 	const {key, target} = event;
 	if (key === 'Escape' && drag?.isHeld) return release(true);
-	if (event.repeat || event.altKey || target.closest('input, select') || document.querySelector('dialog[open]')) return;
+	if (event.repeat || event.altKey || target.closest('input, select') || document.querySelector('dialog[open]:not(#opened), .changing[open]')) return;
 	const isControl = event.ctrlKey || event.metaKey;
-	if (isControl && key.toLowerCase() === 'z') attempt(event.shiftKey ? () => undo(undone, done) : undo);
-	else if (key === '/' && !isControl) at.query.select();
+	if (isControl && /^[yz]$/i.test(key)) attempt(event.shiftKey || /y/i.test(key) ? redo : undo);
+	else if (key === '/' && !isControl && !at.opened.open) at.query.select();
 	else return;
 	event.preventDefault();
 };
@@ -258,7 +270,8 @@ at.way.onclick = () => {
 };
 at.give.onclick = () => attempt(give);
 at.showHelp.onclick = () => at.help.showModal();
-at.takeBack.onclick = at.undo.onclick = () => attempt(undo);
+at.undo.onclick = () => attempt(undo);
+at.redo.onclick = () => attempt(redo);
 at.dismiss.onclick = () => tell();
 at.menu.onclick = () => at.menu.hidePopover();
 for (const button of document.querySelectorAll('.close')) button.onclick = () => button.closest('dialog').close();
@@ -272,6 +285,7 @@ addEventListener('focusout', ({target, relatedTarget}) => {
 	if (dialog) dialog.querySelector('[autofocus], .close').focus();
 	else focusTile();
 });
+onoffline = ononline = restart;
 onresize = arrange;
 const sizes = new ResizeObserver(() => {
 	const {style} = document.documentElement;
@@ -287,7 +301,7 @@ onafterprint = () => draw();
 document.onvisibilitychange = () => document.hidden ? following.abort() : watch();
 windows.onmessage = ({data: {tag, since: theirs, isOver}}) => {
 	// several tell of the same list
-	if (tag) caughtUp = caughtUp.then(() => turn).then(() => document.hidden || tag === listTag || readList(0, following.signal).then(isOther => isOther && announce())).catch(() => {});
+	if (tag) caughtUp = caughtUp.then(() => turn).then(() => catchUp(tag)).catch(() => {});
 	else if (since < theirs) windows.postMessage({since});
 	else {
 		heard = isOver ? -Infinity : performance.now();

@@ -1,7 +1,7 @@
 /* A color opened: large, in the forms in which it can be copied, among its neighbors; and the fields in which it is changed or added. */
 const SWIPE = 50; // pixels; less is a tap
 const GONE = 'Deleted elsewhere.';
-let opened; // {entry, isGone, isNew, isChanging, isBusy, name, value, label} of the open dialog
+let opened; // {entry, isGone, isNew, isChanging, isBusy, name, value} of the open dialog
 let touched; // where the only finger came down
 
 const entryWith = wanted => entries.find(({key}) => key === wanted);
@@ -28,11 +28,10 @@ function edit(entry) {
 	at.name.value = entry?.name ?? '';
 	at.value.value = entry?.value ?? '';
 	// a field loses line breaks, but what nobody touched stays as it was
-	opened = {entry, isNew: !entry, isChanging: true, name: at.name.value, value: at.value.value, label: entry ? 'Save' : 'Add'};
+	opened = {entry, isNew: !entry, isChanging: true, name: at.name.value, value: at.value.value};
 	say(at.refusal, '');
 	at.name.required = !entry;
 	at.value.required = entry?.value !== '';
-	at.save.textContent = opened.label;
 	showOpened();
 	if (!at.opened.open) at.opened.showModal();
 	writeAddress();
@@ -52,10 +51,12 @@ function showOpened() {
 	const value = isChanging ? at.value.value : entry.value;
 	say(at.title, isNew && !name ? 'Add a color' : blankness(name) || name);
 	const look = paint(at.swatch, value);
-	const isTaken = name !== entry?.name && entries.some(other => other.name === name);
-	const now = isNew ? entry : entryWith(entry.key);
+	const isTaken = name !== (entry?.name ?? '') && entries.some(other => other.name === name);
+	const now = entryWith(entry?.key);
+	const isOther = now && now.value !== entry.value;
+	say(at.save, opened.isBusy ? 'Saving…' : isOther ? `Overwrite ${called(now.value)}` : now ? 'Save' : isNew ? isTaken ? 'Add one more' : 'Add' : 'Add again');
 	say(at.note, [
-		isChanging && now?.value !== entry?.value && (now ? `Changed elsewhere: it is ${called(now.value)} now.` : GONE),
+		isChanging && (isOther ? `Changed elsewhere: it is ${called(now.value)} now.` : !isNew && !now && GONE),
 		isTaken && 'There is one of this name already. Programs that ask by name get the first.',
 		!isTaken && entry?.of > 1 && `Number ${entry.nth} of ${entry.of} with this name. Programs that ask by name get the first.`,
 		value && !look.css && (value.length > LONGEST ? `Over ${LONGEST} characters are not tried as a color.` : 'Not a CSS color.'),
@@ -82,8 +83,8 @@ function buttonsOf(parent, count, parts) {
 /* The value as it is stored, and the forms that it does not have. */
 function showForms(value, look) {
 	at.formats.hidden = !value;
-	// percentages of red, green and blue are another form than bytes
-	const isIn = form => new RegExp(`^${form}a?\\((?!from)${form === 'rgb' ? '[^%]*$' : ''}`, 'i').test(value);
+	// only bytes of red, green and blue are the form in bytes
+	const isIn = form => new RegExp(`^${form}a?\\(${form === 'rgb' ? '\\s*(\\d+[\\s,]+){2}\\d+\\s*[,/)]' : '(?!from)'}`, 'i').test(value);
 	const others = Object.entries(look.css ? formsOf(look) : {}).filter(([form, text]) => text && text !== value.toLowerCase() && !isIn(form));
 	const forms = [['value', value], ...others];
 	buttonsOf(at.formats, forms.length, ['span', 'code', 'kbd', 'small']).forEach((button, i) => {
@@ -163,33 +164,26 @@ function save(event) {
 	const mine = opened;
 	if (mine.isBusy) return;
 	const {entry, isNew} = mine;
+	// what the button says is known
+	const now = entryWith(entry?.key);
 	const name = !isNew && at.name.value === mine.name ? entry.name : at.name.value;
 	const value = !isNew && at.value.value === mine.value ? entry.value : at.value.value;
-	if (!isNew && name === entry.name && value === entry.value) return at.opened.close();
+	if (now?.name === name && now.value === value) return at.opened.close();
 	mine.isBusy = true;
-	at.save.textContent = 'Saving…';
+	showOpened();
 	say(at.refusal, '');
-	const text = isNew ? `Added ${called(name)} at the end.` : name === entry.name ? `${called(name)} is ${called(value)} now.` : `Renamed ${called(entry.name)} to ${called(name)}.`;
-	const most = countOf(name);
+	const text = !now ? `Added ${called(name)} at the end.` : name === now.name ? `${called(name)} is ${called(value)} now.` : `Renamed ${called(now.name)} to ${called(name)}.`;
 	attempt(async () => {
 		try {
-			await make(isNew ? inserting({name, value}, null, most) : replacing(entry, {name, value}), text);
+			await make(now ? replacing(now, {name, value}) : inserting({name, value}), text);
 			at.opened.close();
-			if (!isNew) return;
+			if (now) return;
 			const {key} = entries.findLast(entry => entry.name === name);
 			if (indexOf(key) < 0) search('');
 			focusOn(indexOf(key));
-		} catch (error) {
-			if (error instanceof Late) {
-				// who saves again has seen what it is now
-				const now = entryWith(entry?.key);
-				if (isNew || !now) Object.assign(mine, {isNew: true, label: isNew ? 'Add one more' : 'Add again'});
-				else Object.assign(mine, {entry: now, label: `Overwrite ${called(now.value)}`});
-			}
-			throw error;
 		} finally {
 			mine.isBusy = false;
-			at.save.textContent = mine.label;
+			showOpened();
 		}
 	}, mine);
 }

@@ -29,7 +29,6 @@ function shift(to) {
 	current = draft.to;
 	if (drag) carried = shown[current]?.key;
 	focusOn(current);
-	at.said.textContent = `${called(draft.entry.name)}: ${draft.to + 1} of ${entries.length}`;
 }
 
 /* Sends the move, or puts the color back: if it is where it was, or if `isUnwanted`. */
