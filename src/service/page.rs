@@ -46,9 +46,9 @@ const HTML: &str = concat!(
 /// text becomes markup. After a change of style or script, the test below tells the new hashes.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'sha256-",
-    "uWwprFMfCjEDkttE1hSs8Oh0+wdHpf6GQc7tymIsFUM=",
+    "/xiHcnG+GU64SskFne9MxZBPwi0CbD/PbwfhHnxfqAw=",
     "'; style-src 'sha256-",
-    "TZM4rWAg06F16bPEYVrKzkZWiUIi+AYKy0QgdRSV/z0=",
+    "0QN3LnL+fDixfFO9rN+vyIXHpQO4qikKGGbc9qTzVmA=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 );

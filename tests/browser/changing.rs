@@ -171,7 +171,7 @@ fn an_open_color_follows_the_changes_of_others() {
     server.ask("PUT", "/colors/ink", r##"{"value":"#222222"}"##);
     browser.expect_text("#formats code", "#222222");
     server.ask("DELETE", "/colors/ink", "");
-    browser.expect_text("#refusal", "Deleted elsewhere.");
+    browser.expect_text("#note", "Deleted elsewhere.");
     let buttons = "return ['delete', 'change', 'again'].filter(id => document.getElementById(id).checkVisibility()).join()";
     browser.press(&[F2, DELETE]);
     browser.expect_value(buttons, "again");
@@ -185,7 +185,7 @@ fn an_open_color_follows_the_changes_of_others() {
     server.ask("DELETE", "/colors/ink", "");
     browser.expect_text("#count", "2 colors");
     browser.click("#cancel");
-    browser.expect_text("#refusal", "Deleted elsewhere.");
+    browser.expect_text("#note", "Deleted elsewhere.");
     browser.expect_value(buttons, "again");
     browser.press(&[RIGHT]);
     browser.expect_text("#title", "red");

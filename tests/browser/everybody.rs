@@ -127,7 +127,7 @@ fn the_focus_never_falls_to_the_body_when_what_has_it_goes() {
     browser.click("#cancel");
     expect("next");
     server.ask("DELETE", "/colors/red", "");
-    browser.expect_text("#refusal", "Deleted elsewhere.");
+    browser.expect_text("#note", "Deleted elsewhere.");
     expect("next");
     browser.press(&[ESCAPE]);
     browser.expect_closed();

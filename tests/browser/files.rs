@@ -59,10 +59,13 @@ fn a_file_that_is_no_list_of_colors_is_refused_with_what_to_fix() {
     browser.open(&server);
     browser.expect_controls();
     for (content, message) in [
-        ("name,value", "This file is not JSON."),
+        (
+            "name,value",
+            "This file has no list of colors in JSON: an array of objects with name and value.",
+        ),
         (
             r##"{"red":"#f00"}"##,
-            "This file has no list of colors: an array of objects with name and value.",
+            "This file has no list of colors in JSON: an array of objects with name and value.",
         ),
         (
             r#"[{"name":"a","value":"b"},{"name":"c"}]"#,

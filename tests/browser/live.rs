@@ -122,7 +122,7 @@ fn changes_of_others_are_read_out_once_in_five_seconds_and_hits_after_a_search()
     browser.until("return sayings.length");
     assert_eq!(browser.text("#said"), "");
     browser.run("sayings[0]()");
-    assert_eq!(browser.text("#said"), "Changed elsewhere: 3 colors. There are 151 now.");
+    browser.expect_text("#said", "Changed elsewhere: 3 colors. There are 151 now.");
     browser.expect_value("return sayings.length", 1);
     server.ask("PUT", "/colors/aqua", r#"{"value":"teal"}"#);
     browser.until("return sayings.length === 2");

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::browser::actions::ESCAPE;
+use crate::browser::actions::{CONTROL, ESCAPE};
 use crate::browser::driver::{Browser, browse};
 use crate::browser::with_colors;
 use crate::common::harness::{Scratch, Server, skip};
@@ -33,7 +33,7 @@ fn every_name_of_the_seed_is_whole_and_on_one_line_with_mouse_and_touch() {
             browser.resize_as(width, height, is_touch);
             browser.open(&server);
             assert_eq!(browser.run("return matchMedia('(hover: none)').matches"), is_touch);
-            assert_eq!(browser.run("return document.querySelectorAll('li').length"), 148);
+            browser.until("return document.querySelectorAll('li').length === 148");
             assert_eq!(browser.run(CUT), json!([]), "{width}, touch {is_touch}");
             let lines = "return Math.max(...[...document.querySelectorAll('li .name')].map(name => name.clientHeight / parseFloat(getComputedStyle(name).lineHeight)))";
             assert!(browser.run(lines).as_f64().unwrap() < 1.5, "{width}, touch {is_touch}");
@@ -123,7 +123,7 @@ fn a_thousand_colors_are_all_in_the_document_and_found_by_the_search_of_the_brow
     let Some(browser) = browse() else { return };
     let many = |count| (1..=count).map(|number| (format!("color {number}"), "#99cccc"));
     let _server = browser.show(with_colors(many(1000)));
-    assert_eq!(browser.run("return document.querySelectorAll('li').length"), 1000);
+    browser.until("return document.querySelectorAll('li').length === 1000");
     let tree = browser.devtools("Accessibility.getFullAXTree", json!({}));
     let buttons = tree["nodes"].as_array().unwrap().iter().filter(|node| {
         node["role"]["value"] == "button"
@@ -135,6 +135,10 @@ fn a_thousand_colors_are_all_in_the_document_and_found_by_the_search_of_the_brow
     let _server = browser.show(with_colors(many(1001)));
     let tiles = browser.run("return document.querySelectorAll('li').length").as_u64().unwrap();
     assert!(tiles < 400, "{tiles}");
+    browser.press_with(CONTROL, "f");
+    assert_eq!(browser.run("return find('color 987')"), true);
+    let found = "return document.querySelector('li:nth-child(987)').getBoundingClientRect().top < innerHeight";
+    browser.until(found);
 }
 
 #[test]
@@ -148,6 +152,15 @@ fn the_header_stands_still_whether_or_not_the_list_scrolls_and_tiles_out_of_view
     let visibility =
         "return getComputedStyle(document.querySelector('li:last-child .open')).contentVisibility";
     browser.expect_value(visibility, "auto");
+    // a sort and a dialog wait for none of them
+    let open = "document.querySelector('li .open').click()";
+    for action in ["order.value = 'hue'; order.onchange()", open] {
+        browser.until("return document.querySelectorAll('li').length === 999");
+        browser.expect_value(&format!("const order = document.querySelector('#order'); {action}; return document.querySelectorAll('li').length < 400"), true);
+    }
+    browser.press(&[ESCAPE]);
+    browser.expect_closed();
+    browser.sort("list");
     for query in ["color 998", "nothing like that"] {
         browser.fill("#query", query);
         browser.until("return document.querySelectorAll('li').length < 2");
@@ -160,7 +173,7 @@ fn the_header_stands_still_whether_or_not_the_list_scrolls_and_tiles_out_of_view
         let picture = browser.devtools("Page.captureScreenshot", json!({"format": "png"}));
         let pixels = browser.await_script_with("const [data, done] = arguments;
             createImageBitmap(new Blob([Uint8Array.fromBase64(data)])).then(image => {
-                const pen = new OffscreenCanvas(image.width, image.height).getContext('2d');
+                const pen = new OffscreenCanvas(image.width, image.height).getContext('2d', {willReadFrequently: true});
                 pen.drawImage(image, 0, 0);
                 done([20, 5].map(right => [...pen.getImageData(image.width - right, image.height - 300, 1, 1).data].join()));
             })", &json!([picture["data"]]));

@@ -4,7 +4,6 @@ const windows = new BroadcastChannel(base); // the others of this browser; each 
 let listTag;
 let following = new AbortController(); // of the requests that follow the list, and of the pauses between them
 let turn = Promise.resolve(); // until the changes that were asked for are made
-let fading; // timer of the message
 const done = [], undone = []; // {text, back}: what this page has changed, and then undone, and the edits that take it back
 
 /* Why an edit can no longer be made. */
@@ -103,7 +102,6 @@ async function apply(edit, text, kept) {
 	(kept ?? done).push({text, back: result.back});
 	// the change is made, whether or not this succeeds; the next one needs the new tag
 	await readList().catch(() => {});
-	offer();
 	tell((kept === undone ? 'Undone: ' : '') + text + end, kept === undone ? at.redo : at.undo);
 }
 
@@ -141,24 +139,23 @@ function write(...request) {
 	return ask(...request);
 }
 
-/* Reads the list if it has changed, or changes within `wait` seconds; tells whether it has. */
+/* Reads the list if it has changed, or changes within `wait` seconds; then it gives the one before. */
 async function readList(wait, signal) {
 	const tag = listTag;
 	const answer = await ask('GET', base, {tag, wait, signal});
-	if (answer.status === 304) return false;
-	// meanwhile another request has brought it
-	if (tag !== listTag) return true;
+	// meanwhile another request may have brought it
+	if (answer.status === 304 || tag !== listTag) return null;
 	if (answer.status !== 200) throw Object.assign(new Error(answer.message), {isPrivate: answer.status === 401});
 	listTag = answer.tag;
 	at.give.hidden = false;
 	windows.postMessage({tag: listTag});
+	const before = list;
 	take(answer.json.data);
-	return true;
+	return before;
 }
 
-/* Takes back the last change. */
+/* Each takes back what the other one, or a change, has done. */
 const undo = () => takeBack(done, undone);
-/* Takes back the last undo. */
 const redo = () => takeBack(undone, done);
 
 async function takeBack(from, kept) {
@@ -169,32 +166,27 @@ async function takeBack(from, kept) {
 	try {
 		await make(last.back, last.text, kept);
 	} catch (error) {
+		tell();
 		if (error.all) return compare(error.all, 'Before', 'The list has changed since. This is what undoing would replace.');
 		// what was only not sent, or refused, can be tried again
 		if (!(error instanceof Late)) from.push(last);
 		throw error;
-	} finally {
-		offer();
 	}
 }
 
-/* Shows for a while what happened, and the button that takes it back. */
+/* Shows for a while what happened, and the button that takes it back; and in the menu what can be taken back. */
 function tell(text = '', button) {
 	at.told.textContent = text;
 	at.takeBack.hidden = !button;
 	at.takeBack.textContent = button === at.redo ? 'Redo' : 'Undo';
 	at.takeBack.onclick = () => button.click();
-	clearTimeout(fading);
-	if (text) fading = setTimeout(fade, 12000);
+	for (const [item, last, label] of [[at.undo, done.at(-1), 'Undo'], [at.redo, undone.at(-1), 'Redo']]) {
+		item.disabled = !last;
+		item.textContent = last ? `${label}: ${last.text}` : label;
+	}
+	clearTimeout(tell.timer);
+	if (text) tell.timer = setTimeout(fade, 12000);
 }
 
 /* Takes the message away, unless the focus is in it. */
-const fade = () => at.message.matches(':focus-within') ? fading = setTimeout(fade, 12000) : tell();
-
-/* Says in the menu what can be undone and redone. */
-function offer() {
-	for (const [button, [last], label] of [[at.undo, done.slice(-1), 'Undo'], [at.redo, undone.slice(-1), 'Redo']]) {
-		button.disabled = !last;
-		button.textContent = last ? `${label}: ${last.text}` : label;
-	}
-}
+const fade = () => at.message.matches(':focus-within') ? tell.timer = setTimeout(fade, 12000) : tell();

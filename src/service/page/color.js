@@ -2,8 +2,7 @@
 const at = Object.fromEntries([...document.querySelectorAll('[id]')].map(element => [element.id, element]));
 const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
 const looks = new Map();
-const PINK_END = 15; // degrees of hue, where the order begins
-const BAND = 15; // degrees of hue
+const BAND = 15; // degrees of hue; where pink ends, the first begins
 const LONGEST = 255; // characters that CSS.supports is given; relative colors have some 120, and thousands of parentheses end the tab
 
 /* {css, rgb, alpha, lightness, a, b, chroma, angle, isGray, rank, luminance}; without css when the value is not a color. */
@@ -50,7 +49,7 @@ function lookOfRgb(css, rgb, alpha) {
 	const chroma = Math.hypot(a, b);
 	const angle = (Math.atan2(b, a) * 180 / Math.PI + 360) % 360;
 	const isGray = chroma < 0.04 || lightness < 0.15;
-	const rank = (isGray ? 1000 : Math.floor((angle + 360 - PINK_END) % 360 / BAND)) - lightness / 2;
+	const rank = (isGray ? 1000 : Math.floor((angle + 360 - BAND) % 360 / BAND)) - lightness / 2;
 	const [luminance] = clipped([weigh([0.2126, 0.7152, 0.0722], light)]);
 	return {css, rgb, alpha, lightness, a, b, chroma, angle, isGray, rank, luminance};
 }

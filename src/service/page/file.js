@@ -3,15 +3,9 @@ const CHANGED = 'The list has just changed. This is what would change now.';
 let incoming; // {all, source, expected} of the open comparison
 
 /* The colors of a file: an array, or what the service answers. */
-function colorsOf(text) {
-	let data;
-	try {
-		data = JSON.parse(text);
-	} catch {
-		throw new Error('This file is not JSON.');
-	}
+function colorsOf(data) {
 	const all = Array.isArray(data) ? data : data?.data;
-	if (!Array.isArray(all)) throw new Error('This file has no list of colors: an array of objects with name and value.');
+	if (!Array.isArray(all)) throw new Error('This file has no list of colors in JSON: an array of objects with name and value.');
 	return all.map((color, i) => {
 		for (const field of ['name', 'value']) {
 			if (typeof color?.[field] !== 'string') throw new Error(`Color ${i + 1} of this file has no text as its ${field}.`);
@@ -75,10 +69,7 @@ function download(name, type, text) {
 	setTimeout(() => URL.revokeObjectURL(link.href), 60000);
 }
 
-at.saveJson.onclick = () => {
-	const lines = list.map(({name, value}) => `  ${JSON.stringify({name, value})}`);
-	download('colors.json', 'application/json', `[\n${lines.join(',\n')}\n]\n`);
-};
+at.saveJson.onclick = () => download('colors.json', 'application/json', `${JSON.stringify(list, null, 2)}\n`);
 /* Of colors with one name only the first is saved, as a path names it. A value that is no color could be anything, and is left out. */
 at.saveCss.onclick = () => {
 	const properties = entries.map(({name, value}) => ({name: CSS.escape('--' + name), value}));
@@ -92,21 +83,19 @@ at.choose.onclick = () => at.file.click();
 at.file.onchange = () => {
 	const [file] = at.file.files;
 	tell();
-	attempt(async () => compare(colorsOf(await file.text()), file.name));
+	attempt(async () => compare(colorsOf(await new Response(file).json().catch(() => null)), file.name));
 	at.file.value = '';
 };
-at.replace.onclick = () => {
+at.replace.onclick = async () => {
 	const mine = incoming;
 	if (mine.isBusy) return;
 	mine.isBusy = true;
-	attempt(async () => {
-		try {
-			await make(exchanging(mine.all, mine.expected), `Replaced ${amount(mine.expected.length)} with ${figure(mine.all.length)}.`);
-			at.incoming.close();
-		} catch (error) {
-			mine.isBusy = false;
-			if (error.all && at.incoming.open) return compare(mine.all, mine.source, CHANGED);
-			say(at.obstacle, error.message);
-		}
-	});
+	try {
+		await make(exchanging(mine.all, mine.expected), `Replaced ${amount(mine.expected.length)} with ${figure(mine.all.length)}.`);
+		at.incoming.close();
+	} catch (error) {
+		mine.isBusy = false;
+		if (error.all && at.incoming.open) return compare(mine.all, mine.source, CHANGED);
+		say(at.obstacle, error.message);
+	}
 };

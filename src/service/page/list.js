@@ -1,5 +1,7 @@
 /* The list on the screen: one field of tiles. Of more than ALL colors, only those in view have a tile, so that 10,000 cost no more than 1,000. */
 const ALL = 1000; // tiles; the browser's own search and screen readers find all of them
+const BATCH = 150; // tiles out of view that are made in one step, so that a key waits for few of them
+const PAUSE = 30; // milliseconds between two steps, for a key and a frame
 const NARROWEST = 152; // pixels of a tile; the longest of CSS's names fits into it in the widest of the usual fonts
 const LOW = matchMedia('(pointer: coarse)').matches ? 44 : 36; // pixels of a tile with two lines
 const ROW = 64; // pixels of a tile where not all fit on the screen
@@ -23,7 +25,6 @@ let chosen; // order, if somebody has chosen one
 let columns = 1, row = 1;
 let current = 0; // index in `shown` of the tile that Tab leads to
 let anchor, anchored = 0; // key of the tile that stays in its place, and how far the page is scrolled for that
-let carried; // key of the tile that is dragged
 let isGliding = false;
 
 /* What tells colors of one name apart: each is the nth of so many. */
@@ -82,7 +83,7 @@ function arrange() {
 	say(at.nearing, `Near ${query}`);
 	at.nearing.style.translate = `0 ${Math.ceil(hits / columns) * row}px`;
 	const after = topOf(anchor);
-	if (scrollY && !carried && before >= 0 && after >= 0) scrollBy({top: after - before, behavior: 'instant'});
+	if (scrollY && !drag?.isHeld && before >= 0 && after >= 0) scrollBy({top: after - before, behavior: 'instant'});
 	anchored = scrollY;
 	draw();
 }
@@ -143,18 +144,18 @@ function measure(query) {
 	at.list.style.height = `${shown.length && spotOf(shown.length - 1)[1] + row}px`;
 }
 
-/* Makes, places and removes tiles: there are those in view or near it and the current one, or all. */
-function draw(isAll = entries.length <= ALL) {
+/* Makes, places and removes tiles. Those in view or near it and the current one come at once. All others follow in steps of BATCH, unless only `isPart` of the list is drawn: browsers style each tile anew for a dialog. */
+function draw(most = 0, isPart = entries.length > ALL || at.opened.open) {
 	const top = scrollY - at.list.offsetTop;
-	const [first, last] = [-0.5, 1.5].map(screens => Math.ceil((top + innerHeight * screens) / row) * columns);
+	const [first, last] = [-0.25, 1.25].map(screens => Math.ceil((top + innerHeight * screens) / row) * columns);
 	// whole pixels, so that no line shows between tiles
 	const lefts = Array.from({length: columns + 1}, (_, column) => Math.round(column * at.list.clientWidth / columns));
+	const isNear = index => index >= first && index < last || index === current;
 	const wanted = new Map();
-	if (isAll) shown.forEach(({key}, index) => wanted.set(key, index));
-	else {
-		for (let index = Math.max(0, first); index < Math.min(last, shown.length); index++) wanted.set(shown[index].key, index);
-		if (shown[current]) wanted.set(shown[current].key, current);
-	}
+	shown.forEach(({key}, index) => {
+		if (!isPart || isNear(index)) wanted.set(key, index);
+	});
+	let isWhole = true;
 	const focused = document.activeElement;
 	for (const [key, tile] of tiles) {
 		if (wanted.has(key)) continue;
@@ -163,6 +164,12 @@ function draw(isAll = entries.length <= ALL) {
 	}
 	let next = at.list.firstChild;
 	for (const [key, index] of wanted) {
+		if ((!next || tiles.get(key) !== next) && !isNear(index) && most-- <= 0) {
+			tiles.get(key)?.remove();
+			tiles.delete(key);
+			isWhole = false;
+			continue;
+		}
 		if (!tiles.has(key)) tiles.set(key, at.tile.content.firstChild.cloneNode(true));
 		const tile = tiles.get(key);
 		const {style} = tile.firstChild;
@@ -179,6 +186,8 @@ function draw(isAll = entries.length <= ALL) {
 		// it also forgets that the pointer or the focus on a moved tile shows this
 		tile.lastChild.replaceWith(tile.lastChild.cloneNode(true));
 	}
+	clearTimeout(draw.timer);
+	if (!isWhole) draw.timer = setTimeout(draw, PAUSE, BATCH);
 	// what is moved or removed loses the focus
 	if (!focused.isConnected) focusTile();
 	else if (focused !== document.activeElement) focused.focus({preventScroll: true});
@@ -194,7 +203,7 @@ function fill(tile, entry, index, lefts) {
 		Object.assign(tile.style, {translate, width, height});
 		tile.place = place;
 	}
-	tile.classList.toggle('carried', entry.key === carried);
+	tile.classList.toggle('carried', !!drag?.isHeld && index === current);
 	tile.ariaSetSize = shown.length;
 	tile.ariaPosInSet = index + 1;
 	open.tabIndex = index === current ? 0 : -1;
@@ -250,6 +259,12 @@ const called = text => blankness(text) || `\u2068${text.slice(0, 60)}${text.leng
 const figure = number => number.toLocaleString('en');
 const amount = number => `${figure(number)} ${number === 1 ? 'color' : 'colors'}`;
 const element = (tag, text = '') => Object.assign(document.createElement(tag), {textContent: text});
+
+/* Has screen readers read out a text, also one that they have read before; after a rest, unless another one comes. */
+function speak(text, rest = 0) {
+	clearTimeout(speak.timer);
+	speak.timer = setTimeout(() => at.said.textContent = text, rest);
+}
 
 /* Sets a text if it is another one: screen readers read out each text that is set. */
 function say(element, text) {

@@ -16,9 +16,7 @@ async function learn() {
 	// first, as a token may be given while this asks
 	knowsMethods = true;
 	const {allow, isChallenged} = await ask('OPTIONS', base);
-	const {classList} = document.body;
-	classList.remove('writable', 'guarded', 'read-only');
-	classList.add(!allow.includes('PUT') ? 'read-only' : isChallenged ? 'guarded' : 'writable');
+	document.body.className = !allow.includes('PUT') ? 'read-only' : isChallenged ? 'guarded' : 'writable';
 	draw();
 	if (!allow.includes('PUT')) {
 		const {json} = await ask('GET', base.replace(/colors$/, 'health'));
@@ -38,11 +36,10 @@ async function watch() {
 		let rest = 0;
 		await turn;
 		const isWaiting = isCurrent;
-		const before = list;
 		const begun = performance.now();
 		try {
 			// the list first: the rest is not urgent
-			const [isOther] = await Promise.all([isWaiting ? waitForChange(signal) : readList(0, signal), knowsMethods || learn()]);
+			const [before] = await Promise.all([isWaiting ? waitForChange(signal) : readList(0, signal), knowsMethods || learn()]);
 			isCurrent = !document.hidden;
 			failures = 0;
 			// nothing that was said of an outage stays
@@ -50,8 +47,8 @@ async function watch() {
 			if (at.told.textContent === AWAY || at.away.textContent.startsWith(AWAY)) tell(BACK);
 			say(at.away, '');
 			// a long list is not loaded all the time
-			if (isOther) rest = Math.max(200, list.length / 10);
-			if (isOther && isWaiting) announce(before);
+			if (before) rest = Math.max(200, list.length / 10);
+			if (isWaiting) announce(before);
 		} catch ({message, isPrivate, isLate}) {
 			if (signal.aborted) continue;
 			isCurrent = false;
@@ -85,18 +82,12 @@ function restart() {
 	watch();
 }
 
-/* Reads the list of which another window tells. */
-async function catchUp(tag) {
-	const before = list;
-	if (!document.hidden && tag !== listTag && await readList(0, following.signal)) announce(before);
-}
-
 /* Tells screen readers what others have changed since a list, once for all within five seconds. */
 function announce(before) {
-	announce.timer ??= setTimeout(() => {
+	if (before) announce.timer ??= setTimeout(() => {
 		announce.timer = undefined;
 		const all = Object.entries(differencesOf(before, list)).flatMap(([what, some]) => some.map(({name, value}) => `${what} elsewhere: ${called(name)}, ${called(value)}.`));
-		at.said.textContent = all.length === 1 ? all[0] : `Changed elsewhere: ${all.length ? amount(all.length) : 'the order'}. There are ${figure(list.length)} now.`;
+		speak(all.length === 1 ? all[0] : `Changed elsewhere: ${all.length ? amount(all.length) : 'the order'}. There are ${figure(list.length)} now.`);
 	}, 5000);
 }
 
@@ -163,8 +154,7 @@ async function copy(text, place) {
 		if (!isCopied) throw new Error('The browser did not allow to copy');
 	}
 	place.classList.add('copied');
-	// a new text, even if it is the same, is read out
-	at.said.textContent = `Copied ${called(text)}`;
+	speak(`Copied ${called(text)}`);
 	setTimeout(() => place.classList.remove('copied'), 1500);
 }
 
@@ -203,11 +193,8 @@ function search(text) {
 	scrollTo({top: 0, behavior: 'instant'});
 	arrange();
 	writeAddress();
-	clearTimeout(search.timer);
-	search.timer = setTimeout(() => {
-		const near = shown.length - hits;
-		at.said.textContent = at.count.textContent + (near ? `, and ${near} near` : '');
-	}, QUIET);
+	const near = shown.length - hits;
+	speak(at.count.textContent + (near ? `, and ${near} near` : ''), QUIET);
 }
 
 at.mark.src = at.icon.href;
@@ -236,6 +223,8 @@ at.list.onkeydown = event => {
 onkeydown = event => {
 	const {key, target} = event;
 	if (key === 'Escape' && drag?.isHeld) return release(true);
+	// the browser finds what is drawn
+	if (key === 'F3' || key === 'f' && (event.ctrlKey || event.metaKey)) draw(Infinity, false);
 	if (event.repeat || event.altKey || target.closest('input, select') || document.querySelector('dialog[open]:not(#opened), .changing[open]')) return;
 	const isControl = event.ctrlKey || event.metaKey;
 	if (isControl && /^[yz]$/i.test(key)) attempt(event.shiftKey || /y/i.test(key) ? redo : undo);
@@ -295,13 +284,12 @@ const sizes = new ResizeObserver(() => {
 	if (document.activeElement.closest('#list')) reveal();
 });
 for (const part of [at.header, at.notices]) sizes.observe(part);
-onscroll = () => entries.length > ALL && draw();
-onbeforeprint = () => draw(true);
-onafterprint = () => draw();
+onscroll = () => tiles.size < shown.length && draw();
+onbeforeprint = () => draw(Infinity, false);
 document.onvisibilitychange = () => document.hidden ? following.abort() : watch();
 windows.onmessage = ({data: {tag, since: theirs, isOver}}) => {
 	// several tell of the same list
-	if (tag) caughtUp = caughtUp.then(() => turn).then(() => catchUp(tag)).catch(() => {});
+	if (tag) caughtUp = caughtUp.then(() => turn).then(() => document.hidden || tag === listTag ? null : readList(0, following.signal)).then(announce).catch(() => {});
 	else if (since < theirs) windows.postMessage({since});
 	else {
 		heard = isOver ? -Infinity : performance.now();

@@ -1,25 +1,22 @@
 /* A color opened: large, in the forms in which it can be copied, among its neighbors; and the fields in which it is changed or added. */
 const SWIPE = 50; // pixels; less is a tap
-const GONE = 'Deleted elsewhere.';
-let opened; // {entry, isGone, isNew, isChanging, isBusy, name, value} of the open dialog
+let opened; // {entry, isNew, isChanging, isBusy, name, value} of the open dialog
 let touched; // where the only finger came down
 
 const entryWith = wanted => entries.find(({key}) => key === wanted);
 
 /* Shows a color, or what it was if it has gone. */
 function open(entry) {
-	const isGone = !entryWith(entry.key);
-	opened = {entry, isGone};
-	say(at.refusal, isGone ? GONE : '');
+	opened = {entry};
+	say(at.refusal, '');
 	// closing it puts the focus on its tile
-	if (!isGone) current = Math.max(0, indexOf(entry.key));
+	if (entryWith(entry.key)) current = Math.max(0, indexOf(entry.key));
 	showOpened();
 	// what has just been pressed may be hidden now
 	if (!document.activeElement.checkVisibility()) at.next.focus();
-	if (at.opened.open) at.said.textContent = [called(entry.name), called(entry.value), at.place.textContent].filter(Boolean).join(', ');
+	if (at.opened.open) speak([called(entry.name), called(entry.value), at.place.textContent].filter(Boolean).join(', '));
 	else at.opened.showModal();
 	at.panel.scrollTop = 0;
-	draw();
 	writeAddress();
 }
 
@@ -41,9 +38,11 @@ function edit(entry) {
 }
 
 function showOpened() {
-	const {entry, isGone, isNew, isChanging} = opened;
-	at.delete.hidden = at.change.hidden = isGone;
-	at.again.hidden = !isGone;
+	const {entry, isNew, isChanging} = opened;
+	const now = entryWith(entry?.key);
+	draw(0, true);
+	at.delete.hidden = at.change.hidden = !now;
+	at.again.hidden = !!now;
 	at.opened.className = isChanging ? isNew ? 'changing new' : 'changing' : '';
 	const index = isNew ? -1 : indexOf(entry.key);
 	say(at.place, index < 0 ? '' : `${figure(index + 1)} of ${figure(shown.length)}`);
@@ -52,11 +51,10 @@ function showOpened() {
 	say(at.title, isNew && !name ? 'Add a color' : blankness(name) || name);
 	const look = paint(at.swatch, value);
 	const isTaken = name !== (entry?.name ?? '') && entries.some(other => other.name === name);
-	const now = entryWith(entry?.key);
 	const isOther = now && now.value !== entry.value;
 	say(at.save, opened.isBusy ? 'Saving…' : isOther ? `Overwrite ${called(now.value)}` : now ? 'Save' : isNew ? isTaken ? 'Add one more' : 'Add' : 'Add again');
 	say(at.note, [
-		isChanging && (isOther ? `Changed elsewhere: it is ${called(now.value)} now.` : !isNew && !now && GONE),
+		isOther ? `Changed elsewhere: it is ${called(now.value)} now.` : !isNew && !now && 'Deleted elsewhere.',
 		isTaken && 'There is one of this name already. Programs that ask by name get the first.',
 		!isTaken && entry?.of > 1 && `Number ${entry.nth} of ${entry.of} with this name. Programs that ask by name get the first.`,
 		value && !look.css && (value.length > LONGEST ? `Over ${LONGEST} characters are not tried as a color.` : 'Not a CSS color.'),
@@ -127,11 +125,7 @@ function showNeighbors({key}, look) {
 function followOpened() {
 	if (!opened) return followAddress();
 	if (!at.opened.open || opened.isBusy) return;
-	if (!opened.isChanging) {
-		const now = entryWith(opened.entry.key);
-		if (!now !== !!opened.isGone) say(at.refusal, now ? '' : GONE);
-		Object.assign(opened, {entry: now ?? opened.entry, isGone: !now});
-	}
+	if (!opened.isChanging) opened.entry = entryWith(opened.entry.key) ?? opened.entry;
 	showOpened();
 }
 
@@ -164,7 +158,6 @@ function save(event) {
 	const mine = opened;
 	if (mine.isBusy) return;
 	const {entry, isNew} = mine;
-	// what the button says is known
 	const now = entryWith(entry?.key);
 	const name = !isNew && at.name.value === mine.name ? entry.name : at.name.value;
 	const value = !isNew && at.value.value === mine.value ? entry.value : at.value.value;
@@ -202,7 +195,7 @@ at.opened.onkeydown = event => {
 	if (key in steps) step(steps[key]);
 	else if (/^[1-5]$/.test(key)) at.formats.children[key - 1]?.click();
 	else if (key.toLowerCase() === 'c') attempt(() => copy(opened.entry.value, at.formats.firstChild), opened);
-	else if (opened.isGone || !mayChange()) return;
+	else if (!entryWith(opened.entry.key) || !mayChange()) return;
 	else if (key === 'F2') edit(opened.entry);
 	else if (key === 'Delete' && !event.repeat) at.delete.click();
 	else return;

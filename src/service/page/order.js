@@ -27,7 +27,6 @@ function shift(to) {
 	pending.add(draft.edit);
 	glide(() => take(list));
 	current = draft.to;
-	if (drag) carried = shown[current]?.key;
 	focusOn(current);
 }
 
@@ -36,7 +35,7 @@ function settle(isUnwanted) {
 	if (!draft) return;
 	const {entry, from, to, edit} = draft;
 	clearTimeout(settle.timer);
-	draft = carried = null;
+	draft = null;
 	pending.delete(edit);
 	if (to === from || isUnwanted) return glide(() => take(list));
 	attempt(() => make(edit, `Moved ${called(entry.name)} to place ${figure(to + 1)}.`));
