@@ -46,9 +46,9 @@ const HTML: &str = concat!(
 /// text becomes markup. After a change of style or script, the test below tells the new hashes.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'sha256-",
-    "/xiHcnG+GU64SskFne9MxZBPwi0CbD/PbwfhHnxfqAw=",
+    "nfR0TgqrqIkHmo6iT2NgKjQc6be3Z5Rq2t8VNRNgeUM=",
     "'; style-src 'sha256-",
-    "0QN3LnL+fDixfFO9rN+vyIXHpQO4qikKGGbc9qTzVmA=",
+    "PUET4pljKCiT9jewCbCVYaifWARJB5HVKt0FQV/jh04=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 );

@@ -1,4 +1,4 @@
-/* The list on the screen: one field of tiles. Of more than ALL colors, only those in view have a tile, so that 10,000 cost no more than 1,000. */
+/* The list on the screen: one field of tiles. Of more than ALL colors, only those in view have a tile, so that 10,000 cost no more than 1,000; all have one for Ctrl+F and for paper. */
 const ALL = 1000; // tiles; the browser's own search and screen readers find all of them
 const BATCH = 150; // tiles out of view that are made in one step, so that a key waits for few of them
 const PAUSE = 30; // milliseconds between two steps, for a key and a frame

@@ -176,7 +176,7 @@ function save(event) {
 			focusOn(indexOf(key));
 		} finally {
 			mine.isBusy = false;
-			showOpened();
+			if (at.opened.open) showOpened();
 		}
 	}, mine);
 }
@@ -207,7 +207,7 @@ at.opened.oncancel = event => mayLeave() || event.preventDefault();
 at.fields.onsubmit = save;
 at.opened.onclose = () => {
 	writeAddress();
-	if (!opened.isNew) focusOn(current);
+	opened.isNew ? draw() : focusOn(current);
 };
 at.opened.addEventListener('touchstart', ({touches}) => touched = touches.length === 1 && touches[0], {passive: true});
 at.opened.addEventListener('touchend', ({changedTouches: [touch]}) => {
