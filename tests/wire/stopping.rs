@@ -29,23 +29,6 @@ fn a_signal_while_the_list_is_loaded_ends_the_start() {
 }
 
 #[test]
-fn a_signal_while_file_is_opened_ends_the_start() {
-    let (scratch, file, server) = Server::kept("[]");
-    server.stop();
-    // has the start wait
-    let other = rusqlite::Connection::open(&file).unwrap();
-    other.execute_batch("PRAGMA journal_mode=DELETE; BEGIN EXCLUSIVE").unwrap();
-    let socket = scratch.file("s");
-    let mut command = colors(&["--listen", &format!("unix:{socket}"), "--data", &file]);
-    let mut child = command.spawn().unwrap();
-    eventually("it listens", || std::os::unix::net::UnixStream::connect(&socket).ok());
-    signal_child(&child, Signal::TERM);
-    eventually("the end", || child.try_wait().unwrap());
-    let output = child.wait_with_output().unwrap();
-    assert_eq!((output.status.code(), output.stderr), (Some(0), vec![]));
-}
-
-#[test]
 fn a_start_waits_for_one_that_still_answers_its_last_client() {
     let (_scratch, file, server) = Server::kept("[]");
     let mut stalled = server.connect();
