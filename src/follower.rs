@@ -113,7 +113,7 @@ impl Follower {
             let result = answer.and_then(|list| {
                 let Some(list) = list else { return Ok(()) };
                 let change = Change::new(Action::ReplaceAll(list), Conditions::default());
-                store.make(change).map_err(|error| {
+                store.submit_and_wait(change).map_err(|error| {
                     least_pause = SAVE_PAUSE;
                     format!("its list cannot be saved here: {error}")
                 })

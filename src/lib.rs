@@ -187,7 +187,7 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
         Signals::handle(&is_starting, options.handles_hangup()).map_err(Failure::System)?;
     let (tokens, loaded) = load_tokens(options)?.unzip();
     let follower = Follower::new(options);
-    let source = load::find(options, follower.as_ref())?;
+    let source = load::find_source(options, follower.as_ref())?;
     let path = source.path();
     let lock = source.lock()?;
     let workers = options.worker_count();
@@ -264,10 +264,15 @@ fn log_advice(
     }
     if let Some(loaded) = loaded {
         loaded.log();
-    } else if let Some(endpoint) = endpoints.iter().find(|endpoint| endpoint.is_open())
-        && !options.read_only
-        && options.follow.is_none()
-    {
+    }
+    let Some(endpoint) = endpoints.iter().find(|endpoint| endpoint.is_open()) else { return };
+    if options.follow_token_file.is_some() && !options.private {
+        log::warn!(
+            "whoever reaches {endpoint} may read the list, for which its writer asks a token: \
+             --private would prevent that"
+        );
+    }
+    if options.token_file.is_none() && !options.read_only && options.follow.is_none() {
         log::warn!(
             "whoever reaches {endpoint} may change the list: --token-file, --read-only or a \
              loopback address would prevent that"
@@ -278,10 +283,11 @@ fn log_advice(
 /// `--check`: reads what a start would read, and fails where it would; listens nowhere, and changes
 /// nothing.
 fn check(options: &Options) -> Result<(), Failure> {
-    let colors = load::check(options)?;
+    let colors = load::check_list(options)?;
     load_tokens(options)?;
     for endpoint in &options.listen {
-        server::check(endpoint).map_err(|error| Failure::Listen(endpoint.to_string(), error))?;
+        server::check_endpoint(endpoint)
+            .map_err(|error| Failure::Listen(endpoint.to_string(), error))?;
     }
     options.warnings.iter().for_each(|warning| log::warn!("{warning}"));
     writeln!(io::stdout(), "the options are fine: {colors}").map_err(Failure::Output)

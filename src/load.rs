@@ -64,7 +64,10 @@ pub(crate) struct Opened {
 }
 
 /// Finds the list, and reads the seed if FILE is to be made from it.
-pub(crate) fn find(options: &Options, follower: Option<&Follower>) -> Result<Source, Failure> {
+pub(crate) fn find_source(
+    options: &Options,
+    follower: Option<&Follower>,
+) -> Result<Source, Failure> {
     let Some(file) = options.data.as_deref() else {
         return first_list(options, follower).map(|(colors, name)| Source::InMemory(colors, name));
     };
@@ -113,8 +116,8 @@ pub(crate) fn open(
 
 /// `--check`: describes the list that a start would have, and fails where the start would. Changes
 /// no list and makes no FILE; a service may be running on the same one.
-pub(crate) fn check(options: &Options) -> Result<String, Failure> {
-    match find(options, Follower::new(options).as_ref())? {
+pub(crate) fn check_list(options: &Options) -> Result<String, Failure> {
+    match find_source(options, Follower::new(options).as_ref())? {
         Source::InMemory(colors, seed) => Ok(format!("{} from {seed}", count(colors.len()))),
         Source::Database { given, path, seed: Some((colors, seed)), .. } => {
             database::check_new_file(&path).map_err(|error| unusable(&given, error))?;

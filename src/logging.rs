@@ -1,7 +1,7 @@
 //! Log lines: how they look, how many a client can cause, and how they reach standard error.
 //!
 //! Each kind of line that may come many times has its own [`Limiter`], so that no kind hides
-//! another: [`FAULTS`] of the service, and the warnings that any client can cause. Everything else,
+//! another: [`PANICS`] of the service, and the warnings that any client can cause. Everything else,
 //! the access log included, is logged by the macros of `log`.
 //!
 //! A slow reader of the log must not slow down the service: one thread writes the lines, from a
@@ -30,7 +30,7 @@ const FLUSH_TIME: Duration = Duration::from_millis(500);
 /// How long [`end`] waits if one of the lines says why the process ends.
 const FAILURE_FLUSH_TIME: Duration = Duration::from_secs(2);
 const CLIENT_WARNINGS_MAX: u64 = 5; // of one kind, per second
-const FAULTS_MAX: u64 = 100; // per second
+const PANICS_MAX: u64 = 100; // per second
 const EXCERPT_CHARS: usize = 200; // after escaping
 
 /// UTC in the form of RFC 3339, with milliseconds, so that all times have the same length.
@@ -45,7 +45,7 @@ static DROPPED: AtomicU64 = AtomicU64::new(0);
 static WARNINGS: AtomicU64 = AtomicU64::new(0);
 
 /// Panics. Clients should not be able to cause any; one that finds a way may cause many.
-pub(crate) static FAULTS: Limiter = Limiter::new(Level::Error, FAULTS_MAX, "faults of the service");
+pub(crate) static PANICS: Limiter = Limiter::new(Level::Error, PANICS_MAX, "faults of the service");
 pub(crate) static WRONG_TOKENS: Limiter =
     Limiter::new(Level::Warn, CLIENT_WARNINGS_MAX, "warnings about wrong tokens");
 /// Requests refused with 403: changes from other origins, and requests for foreign hosts.
@@ -60,7 +60,7 @@ pub(crate) fn start(level: LevelFilter) -> io::Result<()> {
     let logger = Logger::new(Queue, is_journal());
     log::set_boxed_logger(Box::new(logger)).expect("the logger is set once, here");
     log::set_max_level(level);
-    std::panic::set_hook(Box::new(|panic| FAULTS.log(format_args!("{panic}"))));
+    std::panic::set_hook(Box::new(|panic| PANICS.log(format_args!("{panic}"))));
     let (queue, lines) = sync_channel(QUEUE_LINES);
     thread::Builder::new().name("log".to_owned()).spawn(move || write_forever(&lines))?;
     QUEUE.set(queue).expect("the queue is set once, here");

@@ -33,7 +33,7 @@ const BACKUP_VARIABLES: [&str; 1] = ["COLORS_BACKUPS"];
 #[command(version = env!("BUILD_VERSION"), max_term_width = 100, after_help = ENVIRONMENT)]
 #[command(mut_args = with_kind)]
 pub(crate) struct Options {
-    /// Same as --port; or unix:PATH; repeatable
+    /// Or a port, or unix:PATH; repeatable
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080", value_delimiter = ',')]
     #[arg(alias = "port")]
     pub(crate) listen: Vec<Endpoint>,

@@ -95,7 +95,7 @@ use connection::Reply;
 use inbox::{Inbox, Mail};
 use limits::spare_connections;
 pub(crate) use limits::{connections_max, control_group_limit, memory_max, raise_descriptor_limit};
-pub(crate) use listen::{Endpoint, Listener, check, inherited, listen};
+pub(crate) use listen::{Endpoint, Listener, check_endpoint, inherited, listen};
 
 use watches::Watches;
 

@@ -8,7 +8,7 @@
 //!
 //! | kept | changed by | which may wait for |
 //! |---|---|---|
-//! | in memory | the thread that calls [`Store::submit`] or [`Store::make`] | nothing |
+//! | in memory | the thread that calls [`Store::submit`] or [`Store::submit_and_wait`] | nothing |
 //! | in FILE | the writer: [`Writer::run`] | the disk, and locks of other programs |
 //!
 //! The writer is a thread of its own. It passes each outcome to [`OutcomeHandler`]. Who publishes a
@@ -143,7 +143,7 @@ impl Store {
         may_take_long: bool,
     ) -> Result<Outcome, Later> {
         match &self.storage {
-            Storage::InMemory => self.list.make(&change, may_take_long).ok_or(Later::OnPool),
+            Storage::InMemory => self.list.change(&change, may_take_long).ok_or(Later::OnPool),
             Storage::Database(writer, _) => {
                 // Fails if the writer has ended. Then the service ends, and answers nobody.
                 let _ = writer.send(WriterMessage::Change(change, Asker::Connection(ticket)));
@@ -153,9 +153,9 @@ impl Store {
     }
 
     /// Makes a change, and waits until it is made. Fails if it cannot be saved.
-    pub(crate) fn make(&self, change: Change) -> Result<(), DatabaseError> {
+    pub(crate) fn submit_and_wait(&self, change: Change) -> Result<(), DatabaseError> {
         match &self.storage {
-            Storage::InMemory => drop(self.list.make(&change, true)),
+            Storage::InMemory => drop(self.list.change(&change, true)),
             Storage::Database(writer, _) => {
                 let (sender, outcome) = mpsc::channel();
                 // Both fail if the writer has ended. Then the service ends as well.

@@ -1,4 +1,4 @@
-complete -c colors -l listen -d 'Same as --port; or unix:PATH; repeatable' -r -f
+complete -c colors -l listen -d 'Or a port, or unix:PATH; repeatable' -r -f
 complete -c colors -l unix-mode -d 'Permissions of a unix socket\'s file, octal' -r -f
 complete -c colors -l seed -d 'Fills the list [default: ./seed/colors.json if there, or built in]' -r -F
 complete -c colors -l data -d 'SQLite database of the list: a change is saved, then answered' -r -F

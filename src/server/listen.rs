@@ -158,7 +158,7 @@ pub(crate) fn listen(
 
 /// Fails where [`listen`] would because of what is at the path of a unix socket, or above it.
 /// Changes nothing.
-pub(crate) fn check(endpoint: &Endpoint) -> io::Result<()> {
+pub(crate) fn check_endpoint(endpoint: &Endpoint) -> io::Result<()> {
     let Endpoint::Unix(path) = endpoint else { return Ok(()) };
     let directory = directory_of(path).join(".");
     rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK)?;

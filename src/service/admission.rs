@@ -26,14 +26,18 @@ impl Service {
         origin::check(&self.options, request, checks_host)?;
         let target = matcher::parse(&request.method, &request.target, &self.options.base_path)
             .map_err(|malformed| Response::error(StatusCode(400), malformed))?;
-        self.find(&target, request)
+        self.find_operation(&target, request)
             .map_err(|refusal| Response { varies_by_accept: target.is_page(), ..refusal })
     }
 
     /// Refuses with 404 a target that names nothing, then with 405 a method that it does not have,
     /// then with 401 a request that needs a valid token and has none. The 401 comes before 404 and
     /// 412, which would reveal which colors exist.
-    fn find<'a>(&self, target: &Target<'a>, request: &Request) -> Result<Operation<'a>, Response> {
+    fn find_operation<'a>(
+        &self,
+        target: &Target<'a>,
+        request: &Request,
+    ) -> Result<Operation<'a>, Response> {
         // A preflight has an Accept of its own, which is not that of the request for which it asks
         // (Fetch standard, CORS-preflight fetch).
         if target.is_page() && !request.kept().asks_for_html && !request.is_preflight() {

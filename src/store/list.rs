@@ -98,7 +98,7 @@ impl SharedList {
 
     /// Makes a change, or finds that it cannot be made. `None` if that would take long, and must
     /// not: the change needs the tag of a long list, which has to be computed first.
-    pub(super) fn make(&self, change: &Change, may_take_long: bool) -> Option<Outcome> {
+    pub(super) fn change(&self, change: &Change, may_take_long: bool) -> Option<Outcome> {
         // A new list is compared with the one that it replaces, which takes as long as a tag.
         if !change.needs_tag_of_list && change.new_list().is_none() {
             let (outcome, edits, before) = {
@@ -213,9 +213,9 @@ mod tests {
     fn the_envelope_is_kept_between_changes() {
         let list = list(3);
         let kept = list.envelope();
-        assert_eq!(list.make(&delete("none"), true), Some(Outcome::NotFound));
+        assert_eq!(list.change(&delete("none"), true), Some(Outcome::NotFound));
         assert!(Arc::ptr_eq(&kept, &list.envelope()));
-        assert_ne!(list.make(&delete("1"), true), Some(Outcome::NotFound));
+        assert_ne!(list.change(&delete("1"), true), Some(Outcome::NotFound));
         let expected =
             "{\"data\":[{\"name\":\"0\",\"value\":\"\"},{\"name\":\"2\",\"value\":\"\"}]}\n";
         assert_eq!(str::from_utf8(list.envelope().bytes()).unwrap(), expected);
@@ -271,19 +271,19 @@ mod tests {
         thread::scope(|scope| {
             scope.spawn(|| {
                 while !is_over.load(Relaxed) {
-                    updates.iter().for_each(|update| drop(list.make(update, true)));
+                    updates.iter().for_each(|update| drop(list.change(update, true)));
                     // The mutex is not fair.
                     thread::yield_now();
                 }
             });
-            let mut outcome = list.make(&replace, true);
+            let mut outcome = list.change(&replace, true);
             while outcome != Some(Outcome::Contended) && Instant::now() < deadline {
-                outcome = list.make(&replace, true);
+                outcome = list.change(&replace, true);
             }
             is_over.store(true, Relaxed);
             assert_eq!(outcome, Some(Outcome::Contended));
         });
-        assert!(matches!(list.make(&replace, true), Some(Outcome::Replaced(..))));
+        assert!(matches!(list.change(&replace, true), Some(Outcome::Replaced(..))));
     }
 
     #[test]
@@ -292,12 +292,12 @@ mod tests {
             let list = list(colors);
             let before = list.version();
             let replace = replace_unless_empty(Colors::default());
-            assert_eq!(list.make(&replace, false).is_some(), is_made);
+            assert_eq!(list.change(&replace, false).is_some(), is_made);
             assert_eq!(list.version() == before, !is_made);
             list.envelope();
-            assert_eq!(list.make(&replace, false).is_some(), is_made, "it has no tag yet");
+            assert_eq!(list.change(&replace, false).is_some(), is_made, "it has no tag yet");
             list.envelope().tag();
-            assert!(list.make(&replace, false).is_some());
+            assert!(list.change(&replace, false).is_some());
         }
     }
 }
