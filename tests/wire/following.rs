@@ -275,7 +275,7 @@ fn a_start_without_a_copy_needs_an_answer() {
     assert_eq!(scratch.names(), [""; 0]);
 }
 
-/// A service that follows itself, or a circle of followers, has nobody who changes the list.
+/// A service that follows itself, or two that follow each other, have nobody who changes the list.
 #[test]
 fn a_service_that_follows_itself_keeps_its_list() {
     let (_scratch, file, first) = Server::kept(r#"[{"name":"a","value":"1"}]"#);
