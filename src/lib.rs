@@ -2,7 +2,8 @@
 //! on is in docs/http.md.
 //!
 //! A map of the code, with one line for each file but `main`, `http` and tests. Each group uses
-//! only those below it; `options` and `metrics` also name types of those above. docs/design.md says why there are these.
+//! only those below it; `options` and `metrics` also name types of those above. docs/design.md says
+//! why there are these.
 //!
 //! - the program
 //!   - `lib`: from the start to the end, in reading order

@@ -96,7 +96,6 @@ use inbox::{Inbox, Mail};
 use limits::spare_connections;
 pub(crate) use limits::{connections_max, control_group_limit, memory_max, raise_descriptor_limit};
 pub(crate) use listen::{Endpoint, Listener, check_endpoint, inherited, listen};
-
 use watches::Watches;
 
 use crate::http::keep_alive_fields;
