@@ -5,6 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::tag::Tag;
 
+/// Longest bytes whose tag is computed at its first use, in some microseconds. A longer blob has its
+/// tag from the start, so that no reader computes it later, perhaps under a lock.
+const SHORT_BYTES: usize = 16 * 1024;
+
 /// Bytes of all tracked blobs in memory, those that only slow clients hold included.
 static TRACKED_BYTES: AtomicUsize = AtomicUsize::new(0);
 
@@ -12,7 +16,7 @@ static TRACKED_BYTES: AtomicUsize = AtomicUsize::new(0);
 #[derive(Debug)]
 pub(crate) struct Blob {
     bytes: Box<[u8]>,
-    /// Computed at its first use.
+    /// See [`SHORT_BYTES`].
     tag: OnceLock<Tag>,
     /// Its bytes are in [`TRACKED_BYTES`].
     is_tracked: bool,
@@ -20,7 +24,9 @@ pub(crate) struct Blob {
 
 impl Blob {
     pub(crate) fn new(bytes: impl Into<Box<[u8]>>) -> Self {
-        Self { bytes: bytes.into(), tag: OnceLock::new(), is_tracked: false }
+        let bytes = bytes.into();
+        let tag = if bytes.len() > SHORT_BYTES { Tag::of(&bytes).into() } else { OnceLock::new() };
+        Self { bytes, tag, is_tracked: false }
     }
 
     /// The JSON of a list or of a color. It is tracked until nobody holds it any more.
@@ -47,11 +53,6 @@ impl Blob {
 
     pub(crate) fn tag(&self) -> Tag {
         *self.tag.get_or_init(|| Tag::of(&self.bytes))
-    }
-
-    /// Whether the tag is computed already.
-    pub(crate) fn has_tag(&self) -> bool {
-        self.tag.get().is_some()
     }
 }
 

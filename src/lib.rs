@@ -86,13 +86,14 @@
 //!
 //! **A change.**
 //!
-//! 1. `Service::respond` makes a `Change`. Without `--data`, `Store::submit` edits the list itself.
-//!    With it, `submit` queues the change with the `Ticket` of who asked, and the connection is in
-//!    `State::AwaitingAnswer`.
+//! 1. `Service::respond` makes a `Change`. Without `--data`, `SharedList::change` edits the list.
+//!    With it, the answer is `Answer::Save`: `Connection::go_on` gives the change to the writer by
+//!    `Store::submit`, and the connection is in `State::AwaitingAnswer`.
 //! 2. The `Writer` takes all changes that wait, finds the `Outcome` and the `Edit` of each on a
 //!    clone of the list, commits (FILE-wal is synced), and publishes the clone.
-//! 3. The outcome comes to the worker's inbox as `Mail::Reply`, and to `Connection::reply`;
-//!    `Service::respond_to_outcome` makes the response: 500 if the commit failed.
+//! 3. The outcome comes to the worker's inbox as `Answer::Saved`, and so back to
+//!    `Connection::go_on`; `Service::respond_to_outcome` makes the response: 500 if the commit
+//!    failed.
 //! 4. Who publishes a version says which edits have led to it: `Watches::mark` finds who waits for
 //!    these colors or for the list, and `Connection::ask_again` asks the service once more.
 //!
@@ -205,10 +206,9 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     let pool = start_pool(workers + others).map_err(Failure::System)?;
     let state = ServerState::new(workers, connections_max);
     let handles = WorkerHandle::all(&state).map_err(Failure::System)?;
-    let (deliver, notify) = (server::outcome_handler(&handles), server::change_listener(&handles));
     // FILE is made last: a start that gets no addresses or threads makes none.
     let Opened { mut store, writer, details, is_new } =
-        load::open(source, lock, memory_max, deliver, notify)?;
+        load::open(source, lock, memory_max, server::change_listener(&handles))?;
     // From here on SIGTERM does not end the process at once, but has the accept loop return.
     is_starting.store(false, SeqCst);
     store.followed = follower.as_ref().map(|follower| Arc::clone(&follower.followed));

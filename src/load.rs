@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::follower::Follower;
 use crate::options::Options;
 use crate::store::{
-    ChangeListener, Colors, Database, DatabaseError, OutcomeHandler, Store, Writer, database, json,
+    ChangeListener, Colors, Database, DatabaseError, Store, Writer, database, json,
 };
 
 /// The seed if no option names one. A service that is started in a checkout has this file.
@@ -79,14 +79,12 @@ pub(crate) fn find_source(
     Ok(Source::Database { given, path, seed, is_seed_given: options.seed.is_some() })
 }
 
-/// Opens the list: FILE, which it may have to make. `memory_max`: see [`Store::in_memory`].
-/// `deliver`, `notify`: what takes the outcomes of changes that are saved, and what is called after
-/// each new version of the list.
+/// Opens the list: FILE, which it may have to make. `memory_max`: see [`Store::in_memory`]. `notify`
+/// is called after each new version of the list.
 pub(crate) fn open(
     source: Source,
     lock: Option<File>,
     memory_max: usize,
-    deliver: OutcomeHandler,
     notify: ChangeListener,
 ) -> Result<Opened, Failure> {
     match source {
@@ -108,7 +106,7 @@ pub(crate) fn open(
             };
             let (database, colors) = Database::open(&given, &path, lock).map_err(failed)?;
             let details = format!("{} kept in {}, {origin}", count(colors.len()), given.display());
-            let (store, writer) = Writer::new(database, colors, memory_max, deliver, notify);
+            let (store, writer) = Writer::new(database, colors, memory_max, notify);
             Ok(Opened { store, writer: Some(writer), details, is_new })
         }
     }

@@ -25,8 +25,8 @@
 //!
 //! - The accept loop hands each connection, and all workers a change of the `Phase`, to an
 //!   `Inbox`; its eventfd wakes the worker.
-//! - A change goes to the writer through a channel. The outcome comes back by `Ticket` as
-//!   `Mail::Reply`, and so does what the pool has answered.
+//! - A change goes to the writer through a channel. The outcome comes back as `Mail::Answer`, and so
+//!   does what the pool has answered.
 //! - Whoever publishes a new version of the list says what it has changed: `Watches::mark` of each
 //!   worker. A worker is woken only if one of its connections waits for that.
 //! - Signals write to a stream that the accept loop polls.
@@ -91,8 +91,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 pub(crate) use accept::AcceptLoop;
-use connection::Reply;
-use inbox::{Inbox, Mail};
+use inbox::Inbox;
 use limits::spare_connections;
 pub(crate) use limits::{connections_max, control_group_limit, memory_max, raise_descriptor_limit};
 pub(crate) use listen::{Endpoint, Listener, check_endpoint, inherited, listen};
@@ -101,7 +100,7 @@ use watches::Watches;
 use crate::http::keep_alive_fields;
 use crate::server_state::ServerState;
 use crate::service::Service;
-use crate::store::{ChangeListener, OutcomeHandler};
+use crate::store::ChangeListener;
 
 /// How other threads reach a worker.
 #[derive(Clone)]
@@ -119,15 +118,6 @@ impl WorkerHandle {
         };
         (0..server.workers.len()).map(new).collect()
     }
-}
-
-/// Passes the outcome of a change that was saved to the worker that asked.
-pub(crate) fn outcome_handler(workers: &[WorkerHandle]) -> OutcomeHandler {
-    let workers = workers.to_vec();
-    Box::new(move |ticket, outcome| {
-        let mail = Mail::Reply(ticket.connection, Reply::Outcome(outcome));
-        workers[ticket.worker].inbox.post(mail);
-    })
 }
 
 /// Wakes each worker that has connections which wait for what has changed.

@@ -23,7 +23,7 @@ use crate::http::Response;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::server_state::ServerState;
-use crate::store::{Later, Store, Ticket};
+use crate::store::{Change, DatabaseError, Outcome, Store};
 
 /// What requests are answered from.
 pub(crate) struct Service {
@@ -58,23 +58,24 @@ pub(crate) struct RequestContext {
     /// A request for a foreign host name is refused.
     pub(crate) checks_host: bool,
     /// No other client waits meanwhile. Otherwise an answer that takes long is
-    /// [`Later::OnPool`].
+    /// [`Answer::OnPool`].
     pub(crate) may_take_long: bool,
-    /// Who gets the outcome of a change that has to be saved first.
-    pub(crate) ticket: Ticket,
 }
 
-/// What comes of a request.
+/// What comes of a request: a response, or what has to be done before there is one.
 pub(crate) enum Answer {
     Ready(Response),
     /// The head of the request is refused.
     Refused(Response),
     /// What the client has is current, and it would rather wait for a change.
     Wait(Box<LongPoll>),
-    /// [`Later::Saving`]: when the change is saved, its outcome is delivered, and
-    /// [`Service::respond_to_outcome`] makes the response. [`Later::OnPool`]: ask again with
-    /// [`RequestContext::may_take_long`].
-    Later(Later),
+    /// Nothing was done, since it would take long: ask again with
+    /// [`RequestContext::may_take_long`], on a thread that no other client waits for.
+    OnPool,
+    /// The writer has to save this change: [`Store::submit`].
+    Save(Change),
+    /// What the writer says of it. [`Service::respond_to_outcome`] makes the response.
+    Saved(Result<Outcome, DatabaseError>),
 }
 
 /// A read that is to wait until its representation changes (RFC 7240 §4.3).

@@ -8,22 +8,23 @@
 //!
 //! | kept | changed by | which may wait for |
 //! |---|---|---|
-//! | in memory | the thread that calls [`Store::submit`] or [`Store::submit_and_wait`] | nothing |
+//! | in memory | the thread that calls [`SharedList::change`] | nothing |
 //! | in FILE | the writer: [`Writer::run`] | the disk, and locks of other programs |
 //!
-//! The writer is a thread of its own. It passes each outcome to [`OutcomeHandler`]. Who publishes a
-//! new version calls [`ChangeListener`]. Neither of these two functions waits for more than a lock.
+//! The writer is a thread of its own. It passes the outcome of each change to the [`Deliver`] that
+//! came with it. Who publishes a new version calls [`ChangeListener`]. Neither of these two functions
+//! waits for more than a lock.
 //! A save that panics has failed. After any other panic of the writer the process ends, since
 //! nothing would be saved any more.
 //!
 //! # Locks
 //!
 //! In this process: `SharedList::current`, `DatabaseStatus::current` and `Followed::answers`, none
-//! inside another, and each for a moment. Under the first, a change of a list in memory is decided and applied. The
-//! longest work there is to hash names, and the JSON of one color of at most 16 KiB: a longer color
-//! has its tag from the start ([`Color::new`]). The JSON and the tag of a list are made, and whole
-//! lists are freed, without a lock. The locks on FILE, between processes, are listed in
-//! [`database`].
+//! inside another, and each for a moment. Under the first, a change of a list in memory is decided
+//! and applied. The longest work there is to hash names, and the JSON of one color of at most
+//! 16 KiB: what is longer has its tag from the start ([`Blob`](crate::blob::Blob)). The JSON and the
+//! tag of a list are made, and whole lists are freed, without a lock. The locks on FILE, between
+//! processes, are listed in [`database`].
 //!
 //! # Deadlines
 //!
@@ -69,7 +70,7 @@ pub(crate) use followed::Followed;
 pub(crate) use json::JsonError;
 pub(crate) use list::{ChangeListener, SharedList};
 pub(crate) use writer::Writer;
-use writer::{Asker, WriterMessage};
+use writer::WriterMessage;
 
 use crate::service_manager;
 
@@ -95,28 +96,9 @@ pub(crate) enum Storage {
     Database(Sender<WriterMessage>, Arc<DatabaseStatus>),
 }
 
-/// Who asked for a change, and gets its outcome.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ticket {
-    /// The number of the worker.
-    pub(crate) worker: usize,
-    /// The id that the connection has there.
-    pub(crate) connection: u64,
-}
-
-/// Why there is no outcome, or no answer, yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Later {
-    /// The change has to be saved. Its outcome is delivered when the change is on the disk and
-    /// readers see it, or when it has failed.
-    Saving,
-    /// Nothing was done, since it would take long: ask again on a thread that no other client waits
-    /// for, and allow it.
-    OnPool,
-}
-
-/// Takes the outcome of a change that was saved, or could not be.
-pub(crate) type OutcomeHandler = Box<dyn Fn(Ticket, Result<Outcome, DatabaseError>) + Send>;
+/// Takes the outcome of a change to whoever asked for it: when the change is on the disk and readers
+/// see it, or when it could not be saved.
+pub(crate) type Deliver = Box<dyn FnOnce(Result<Outcome, DatabaseError>) + Send>;
 
 impl Store {
     /// A list that is in memory alone. [`Writer::new`] makes the other kind.
@@ -134,36 +116,25 @@ impl Store {
         }
     }
 
-    /// Makes a change, or has the writer make it. `may_take_long`: also a change with a condition
-    /// for which the tag of a long list has to be computed.
-    pub(crate) fn submit(
-        &self,
-        change: Change,
-        ticket: Ticket,
-        may_take_long: bool,
-    ) -> Result<Outcome, Later> {
+    /// Has the writer make a change. Without one, makes it at once, however long that takes.
+    pub(crate) fn submit(&self, change: Change, deliver: Deliver) {
         match &self.storage {
-            Storage::InMemory => self.list.change(&change, may_take_long).ok_or(Later::OnPool),
+            Storage::InMemory => {
+                deliver(Ok(self.list.change(&change, true).expect("it may take long")));
+            }
             Storage::Database(writer, _) => {
                 // Fails if the writer has ended. Then the service ends, and answers nobody.
-                let _ = writer.send(WriterMessage::Change(change, Asker::Connection(ticket)));
-                Err(Later::Saving)
+                let _ = writer.send(WriterMessage::Change(change, deliver));
             }
         }
     }
 
     /// Makes a change, and waits until it is made. Fails if it cannot be saved.
     pub(crate) fn submit_and_wait(&self, change: Change) -> Result<(), DatabaseError> {
-        match &self.storage {
-            Storage::InMemory => drop(self.list.change(&change, true)),
-            Storage::Database(writer, _) => {
-                let (sender, outcome) = mpsc::channel();
-                // Both fail if the writer has ended. Then the service ends as well.
-                let _ = writer.send(WriterMessage::Change(change, Asker::Thread(sender)));
-                outcome.recv().unwrap_or(Err(DatabaseError::Panicked))?;
-            }
-        }
-        Ok(())
+        let (sender, outcome) = mpsc::channel();
+        self.submit(change, Box::new(move |outcome| drop(sender.send(outcome))));
+        // Fails if the writer has ended. Then the service ends as well.
+        outcome.recv().unwrap_or(Err(DatabaseError::Panicked)).map(drop)
     }
 
     /// Tells the writer to save what is queued and to close the database. After that, FILE alone is

@@ -3,16 +3,17 @@
 use std::mem::replace;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll::EventFlags;
 use rustix::net::{RecvFlags, recv, sockopt};
+use threadpool::ThreadPool;
 
-use super::Shared;
 use super::connection::{Connection, Event, LoopContext, Next};
+use super::inbox::Mail;
 use super::limits::Quota;
-use super::watches::Watches;
+use super::{Shared, WorkerHandle};
 use crate::options::{AccessLog, Options};
 use crate::server_state::ServerState;
 use crate::service::{BasePath, Service, Tokens};
@@ -26,10 +27,13 @@ pub enum Access {
     Strict,
 }
 
+/// Makes the answers that take long.
+static POOL: LazyLock<ThreadPool> = LazyLock::new(|| ThreadPool::new(1));
+
 pub struct SteppedConnection {
     connection: Connection,
     shared: Arc<Shared>,
-    watches: Arc<Watches>,
+    worker: WorkerHandle,
     /// The event that comes next.
     event: Event,
 }
@@ -71,24 +75,26 @@ impl SteppedConnection {
         }
         let colors = json::from_list(list).expect("these are colors");
         let store = Store::in_memory(colors, MEMORY_MAX, Box::new(|_| ()));
-        let service = Service::new(store, options.into(), tokens, ServerState::new(1, 10));
+        let server = ServerState::new(1, 10);
+        let worker = WorkerHandle::all(&server).expect("the system has an eventfd").remove(0);
+        let service = Service::new(store, options.into(), tokens, server);
         let shared = Arc::new(Shared::new(service, MEMORY_MAX));
         let quota = Quota::new(Arc::clone(&shared), 0);
         let checks_host = access == Access::Strict;
         let connection = Connection::new(socket.into(), None, checks_host, quota, Instant::now());
-        let watches = Arc::new(Watches::new(Arc::clone(&shared.server), 0));
-        Self { connection, shared, watches, event: Event::Socket }
+        Self { connection, shared, worker, event: Event::Socket }
     }
 
     pub fn step(&mut self) -> Step {
         let mut scratch = [0; 8192];
-        let context =
-            &mut LoopContext::new(&self.shared, &self.watches, Instant::now(), &mut scratch);
+        let now = Instant::now();
+        let context = &mut LoopContext::new(&self.shared, &self.worker, &POOL, now, &mut scratch);
         context.id = 1;
         let mut next = self.connection.advance(replace(&mut self.event, Event::Socket), context);
-        while let Some(job) = context.job.take() {
-            let reply = job.run(&self.shared.service).expect("nothing is saved");
-            next = self.connection.reply(reply, context);
+        loop {
+            POOL.join();
+            let Some(Mail::Answer(_, answer)) = self.worker.inbox.take().pop() else { break };
+            next = self.connection.take_answer(answer, context);
         }
         match next {
             Next::Close => return Step::Closed,

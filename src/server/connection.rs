@@ -14,20 +14,19 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
+use threadpool::ThreadPool;
 
-pub(super) use self::pending::Job;
 use self::pending::{Pending, Waiting, ask};
 use self::sending::{overloaded, timed_out};
+use super::inbox::Mail;
 use super::limits::{Quota, counted_bytes};
 use super::output::Output;
-use super::watches::Watches;
-use super::{Shared, access_log};
+use super::{Shared, WorkerHandle, access_log};
 use crate::http::{Parser, ProtocolError, Request};
 use crate::metrics::{Closing, WorkerCounters};
 use crate::options::Options;
 use crate::server_state::Phase;
-use crate::service::{Answer, RequestContext};
-use crate::store::{DatabaseError, Outcome, Ticket};
+use crate::service::{Answer, RequestContext, Service};
 
 /// Bytes received at a time, unless more of a content are missing. A request of curl takes 84.
 const RECEIVE_BYTES: usize = 4096;
@@ -107,14 +106,6 @@ pub(super) enum Event {
     Evicted,
 }
 
-/// What comes of a request whose answer a connection awaits.
-pub(super) enum Reply {
-    /// From the writer: what came of a change, or why it could not be saved.
-    Outcome(Result<Outcome, DatabaseError>),
-    /// From the pool.
-    Answer(Answer),
-}
-
 /// What the worker has to do for the connection next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
@@ -128,9 +119,9 @@ pub(super) enum Next {
 
 /// What a connection needs of its worker in one pass of the event loop.
 pub(super) struct LoopContext<'a> {
-    pub(super) shared: &'a Shared,
-    /// Which of the worker's connections wait for a change of the list.
-    pub(super) watches: &'a Arc<Watches>,
+    pub(super) shared: &'a Arc<Shared>,
+    pub(super) worker: &'a WorkerHandle,
+    pub(super) pool: &'a ThreadPool,
     /// The id of the connection that is served.
     pub(super) id: u64,
     /// The phase of the service when the pass began.
@@ -143,24 +134,37 @@ pub(super) struct LoopContext<'a> {
     pub(super) scratch: &'a mut [u8],
     /// Requests that were received and answered in this pass.
     pub(super) answered: u64,
-    /// What the connection has left for the pool.
-    pub(super) job: Option<Job>,
 }
 
 impl<'a> LoopContext<'a> {
     pub(super) fn new(
-        shared: &'a Shared,
-        watches: &'a Arc<Watches>,
+        shared: &'a Arc<Shared>,
+        worker: &'a WorkerHandle,
+        pool: &'a ThreadPool,
         now: Instant,
         scratch: &'a mut [u8],
     ) -> Self {
         let phase = shared.server.phase();
-        Self { shared, watches, id: 0, phase, now, date: "", scratch, answered: 0, job: None }
+        Self { shared, worker, pool, id: 0, phase, now, date: "", scratch, answered: 0 }
     }
 
     /// The worker's counters.
     pub(super) fn counters(&self) -> &'a WorkerCounters {
-        &self.shared.service.metrics.workers[self.watches.worker]
+        &self.shared.service.metrics.workers[self.worker.watches.worker]
+    }
+
+    /// What takes an answer from another thread to the connection that is served now.
+    fn deliver(&self) -> impl FnOnce(Answer) + Send + use<> {
+        let inbox = Arc::clone(&self.worker.inbox);
+        let id = self.id;
+        move |answer| inbox.post(Mail::Answer(id, answer))
+    }
+
+    /// Has a thread of the pool make an answer that takes long, and deliver it.
+    fn answer_on_pool(&self, question: impl FnOnce(&Service) -> Answer + Send + 'static) {
+        let shared = Arc::clone(self.shared);
+        let deliver = self.deliver();
+        self.pool.execute(move || deliver(ask(&shared.service, question)));
     }
 }
 
@@ -210,13 +214,13 @@ impl Connection {
     }
 
     /// Goes on with the request whose answer it awaits.
-    pub(super) fn reply(&mut self, reply: Reply, context: &mut LoopContext<'_>) -> Next {
+    pub(super) fn take_answer(&mut self, answer: Answer, context: &mut LoopContext<'_>) -> Next {
         match replace(&mut self.state, State::Closed) {
             State::AwaitingAnswer(pending) => {
-                let transition = self.handle_reply(pending, reply, context);
+                let transition = self.go_on(pending, answer, context);
                 self.enter(transition, context)
             }
-            // Unheard of: each request gets one reply, and only the reply ends the state.
+            // Unheard of: each request gets one answer, and only that ends the state.
             other => {
                 self.state = other;
                 self.advance(Event::Turn, context)
@@ -287,7 +291,7 @@ impl Connection {
     }
 
     /// What each event means in each state. All else is called from here, and from
-    /// [`Connection::reply`].
+    /// [`Connection::take_answer`].
     fn handle(
         &mut self,
         event: Event,
@@ -436,13 +440,9 @@ impl Connection {
     }
 
     fn ask_service(&self, request: &Request, context: &LoopContext<'_>) -> Answer {
-        let request_context = self.request_context(context);
+        let request_context =
+            RequestContext { checks_host: self.checks_host, may_take_long: false };
         ask(&context.shared.service, |service| service.respond(request, request_context))
-    }
-
-    fn request_context(&self, context: &LoopContext<'_>) -> RequestContext {
-        let ticket = Ticket { worker: context.watches.worker, connection: context.id };
-        RequestContext { checks_host: self.checks_host, may_take_long: false, ticket }
     }
 }
 

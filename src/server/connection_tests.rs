@@ -13,7 +13,8 @@ struct Pair {
     connection: Connection,
     client: UnixStream,
     shared: Arc<Shared>,
-    watches: Arc<Watches>,
+    worker: WorkerHandle,
+    pool: ThreadPool,
     /// When the connection was made.
     start: Instant,
     /// Seconds since then, and the phase of the service.
@@ -27,14 +28,16 @@ impl Pair {
         let colors = Colors::from_iter([Color::new("red", value)]);
         let options = Options { max_body: 100, ..Options::default() };
         let store = Store::in_memory(colors, 32 << 20, Box::new(|_| ()));
-        let service = Service::new(store, options.into(), None, ServerState::new(1, 10));
+        let server = ServerState::new(1, 10);
+        let worker = WorkerHandle::all(&server).unwrap().remove(0);
+        let service = Service::new(store, options.into(), None, server);
         let shared = Arc::new(Shared::new(service, 10_000));
-        let watches = Arc::new(Watches::new(Arc::clone(&shared.server), 0));
         let (client, socket) = UnixStream::pair().unwrap();
         let start = Instant::now();
         let quota = Quota::new(Arc::clone(&shared), 0);
         let connection = Connection::new(socket.into(), None, false, quota, start);
-        Self { connection, client, shared, watches, start, now: 0, phase: Phase::Serving }
+        let (pool, phase) = (ThreadPool::new(1), Phase::Serving);
+        Self { connection, client, shared, worker, pool, start, now: 0, phase }
     }
 
     fn store(&self) -> &Store {
@@ -47,7 +50,8 @@ impl Pair {
     ) -> T {
         let now = self.start + Duration::from_secs(self.now);
         let mut scratch = [0; 8192];
-        let context = &mut LoopContext::new(&self.shared, &self.watches, now, &mut scratch);
+        let (shared, worker, pool) = (&self.shared, &self.worker, &self.pool);
+        let context = &mut LoopContext::new(shared, worker, pool, now, &mut scratch);
         context.id = 1;
         context.phase = self.phase;
         work(&mut self.connection, context)
@@ -89,8 +93,7 @@ impl Pair {
 
     fn change_red(&self, value: &str) {
         let update = Action::Update("red".to_owned(), Some(Color::new("red", value)));
-        let ticket = Ticket { worker: 0, connection: 9 };
-        self.store().submit(Change::new(update, Default::default()), ticket, true).unwrap();
+        self.store().submit_and_wait(Change::new(update, Default::default())).unwrap();
     }
 
     fn tag(&self) -> String {
@@ -275,6 +278,7 @@ fn a_change_before_the_wait_is_not_missed() {
         connection.state = state;
         next
     };
-    assert_eq!(pair.with_context(begin), Next::Wait(EventFlags::IN));
+    assert_eq!(pair.with_context(begin), Next::Queue);
+    assert_eq!(pair.advance(Event::Turn), Next::Wait(EventFlags::IN));
     assert_eq!(pair.received(), [(200, false)]);
 }

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::connection::{Connection, Reply};
+use super::connection::Connection;
+use crate::service::Answer;
 
 pub(super) struct Inbox {
     mail: Mutex<Vec<Mail>>,
@@ -19,7 +20,7 @@ pub(super) enum Mail {
     /// From the accept loop.
     Connection(Box<Connection>),
     /// From the writer or the pool, for the connection with this id.
-    Reply(u64, Reply),
+    Answer(u64, Answer),
     /// A request that waits for a change may have lost its token.
     TokensChanged,
     /// The worker drops it, to show that it is alive.

@@ -15,8 +15,7 @@ use rustix::io::Errno;
 use threadpool::ThreadPool;
 
 use super::connection::{Connection, Event, LoopContext, Next};
-use super::inbox::{Inbox, Mail};
-use super::watches::Watches;
+use super::inbox::Mail;
 use super::yielding::Yielding;
 use super::{Shared, WorkerHandle};
 use crate::blob::Blob;
@@ -58,8 +57,7 @@ struct Entry {
 
 pub(super) struct Worker {
     shared: Arc<Shared>,
-    inbox: Arc<Inbox>,
-    watches: Arc<Watches>,
+    handle: WorkerHandle,
     /// Each worker has one of its threads for good. The one that is left makes the answers that
     /// take long, one after the other, so that they delay only the clients who asked for them.
     pool: ThreadPool,
@@ -86,15 +84,14 @@ pub(super) struct Worker {
 impl Worker {
     pub(super) fn new(
         shared: Arc<Shared>,
-        WorkerHandle { inbox, watches }: WorkerHandle,
+        handle: WorkerHandle,
         pool: ThreadPool,
     ) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, &inbox.eventfd, EventData::new_u64(INBOX), EventFlags::IN)?;
+        epoll::add(&epoll, &handle.inbox.eventfd, EventData::new_u64(INBOX), EventFlags::IN)?;
         Ok(Self {
             shared,
-            inbox,
-            watches,
+            handle,
             pool,
             epoll,
             connections: BTreeMap::new(),
@@ -116,13 +113,14 @@ impl Worker {
         while catch_unwind(AssertUnwindSafe(|| self.serve_all())).is_err() {
             self.connections.clear();
             // Otherwise the next change might not wake the worker.
-            self.watches.take_affected();
+            self.handle.watches.take_affected();
         }
     }
 
     fn serve_all(&mut self) {
         let shared = Arc::clone(&self.shared);
-        let watches = Arc::clone(&self.watches);
+        let handle = self.handle.clone();
+        let pool = self.pool.clone();
         let mut scratch = vec![0; RECEIVE_BYTES_MAX];
         let mut events = Vec::new();
         let mut before = Instant::now();
@@ -131,7 +129,7 @@ impl Worker {
         loop {
             let now = self.wait(&mut events, before, is_busy);
             is_busy = !events.is_empty();
-            let mut context = LoopContext::new(&shared, &watches, now, &mut scratch);
+            let mut context = LoopContext::new(&shared, &handle, &pool, now, &mut scratch);
             context.date = date.at(now);
             if replace(&mut self.phase, context.phase) != context.phase {
                 // Another phase has other deadlines.
@@ -194,8 +192,8 @@ impl Worker {
         for (number, event) in (1..).zip(events.drain(..)) {
             match event.data.u64() {
                 INBOX => {
-                    self.mail.extend(self.inbox.take());
-                    let affected = self.watches.take_affected();
+                    self.mail.extend(self.handle.inbox.take());
+                    let affected = self.handle.watches.take_affected();
                     self.queue_all(affected, Event::Turn);
                 }
                 id if is_full => {
@@ -214,12 +212,12 @@ impl Worker {
         while let Some(mail) = self.mail.pop_front() {
             match mail {
                 Mail::Ping(ping) => drop(ping),
-                Mail::TokensChanged => self.queue_all(self.watches.all(), Event::Turn),
-                // If the connection is closed by now, nobody gets the reply. A change stands all
+                Mail::TokensChanged => self.queue_all(self.handle.watches.all(), Event::Turn),
+                // If the connection is closed by now, nobody gets the answer. A change stands all
                 // the same.
-                Mail::Reply(id, reply) => {
+                Mail::Answer(id, answer) => {
                     self.with_connection(id, context, |connection, context| {
-                        connection.reply(reply, context)
+                        connection.take_answer(answer, context)
                     });
                 }
                 Mail::Connection(connection) => {
@@ -296,14 +294,6 @@ impl Worker {
         // A connection that has panicked may be in any state.
         let next = catch_unwind(AssertUnwindSafe(|| work(&mut entry.connection, context)))
             .unwrap_or(Next::Close);
-        if let Some(job) = context.job.take() {
-            let (inbox, shared) = (Arc::clone(&self.inbox), Arc::clone(&self.shared));
-            self.pool.execute(move || {
-                if let Some(reply) = job.run(&shared.service) {
-                    inbox.post(Mail::Reply(id, reply));
-                }
-            });
-        }
         if let Some(check) = entry.connection.next_check(context) {
             self.next_check = Some(self.next_check.map_or(check, |earlier| earlier.min(check)));
         }
@@ -400,7 +390,7 @@ impl Worker {
         self.connections.retain(|_, entry| !is_old(entry));
         let count = before - self.connections.len();
         if count > 0 {
-            let counters = &self.shared.service.metrics.workers[self.watches.worker];
+            let counters = &self.shared.service.metrics.workers[self.handle.watches.worker];
             counters.closed(Closing::OldList).add(count as u64);
             logging::CONNECTIONS.log(format_args!(
                 "connections closed: {count}; old lists that they were still reading took too much \

@@ -9,7 +9,7 @@ use crate::options::Options;
 use crate::server::{Shared, change_listener};
 use crate::server_state::ServerState;
 use crate::service::Service;
-use crate::store::{Action, Change, Color, Colors, Store, Ticket};
+use crate::store::{Action, Change, Color, Colors, Store};
 
 /// A worker without a thread, of a service with one color.
 fn worker(value: &str) -> Worker {
@@ -31,16 +31,17 @@ fn pass_at<T>(
     now: Instant,
     work: impl FnOnce(&mut Worker, &mut LoopContext<'_>) -> T,
 ) -> T {
-    let (shared, watches) = (Arc::clone(&worker.shared), Arc::clone(&worker.watches));
+    let (shared, handle) = (Arc::clone(&worker.shared), worker.handle.clone());
+    let pool = worker.pool.clone();
     let mut scratch = [0; 8192];
-    work(worker, &mut LoopContext::new(&shared, &watches, now, &mut scratch))
+    work(worker, &mut LoopContext::new(&shared, &handle, &pool, now, &mut scratch))
 }
 
 /// Passes a new connection to the worker.
 fn add(worker: &Worker, socket: UnixStream) {
     let quota = Quota::new(Arc::clone(&worker.shared), 0);
     let connection = Connection::new(socket.into(), None, false, quota, Instant::now());
-    worker.inbox.post(Mail::Connection(Box::new(connection)));
+    worker.handle.inbox.post(Mail::Connection(Box::new(connection)));
 }
 
 /// Sends requests on a connection of their own, and reads until it ends.
@@ -204,9 +205,8 @@ fn nobody_who_waits_is_forgotten() {
                 1 | 2 => {
                     let color = Color::new("red", if random.bool() { "0" } else { "1" });
                     let action = Action::Update("red".to_owned(), Some(color));
-                    let ticket = Ticket { worker: 0, connection: 0 };
                     let change = Change::new(action, Default::default());
-                    shared.service.store.submit(change, ticket, true).unwrap();
+                    shared.service.store.submit_and_wait(change).unwrap();
                 }
                 _ => {
                     if sockets[client].read(&mut [0; 4096]).is_ok() {

@@ -46,13 +46,10 @@ fn request(method: Method, target: &str, fields: KeptFields, content: &str) -> R
 }
 
 fn respond(service: &Service, request: &Request) -> Response {
-    let ticket = Ticket { worker: 0, connection: 1 };
-    let context = RequestContext { checks_host: true, may_take_long: true, ticket };
+    let context = RequestContext { checks_host: true, may_take_long: true };
     match service.respond(request, context) {
         Answer::Ready(response) | Answer::Refused(response) => response,
-        Answer::Wait(_) | Answer::Later(_) => {
-            panic!("nothing is to be waited for")
-        }
+        _ => panic!("nothing is to be waited for"),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::blob::Blob;
 use crate::http::{CommonFields, Content, MediaType, Request, Response};
 use crate::logging::excerpt;
 use crate::options::AccessLog;
-use crate::store::{Action, Change, Color, DatabaseError, JsonError, Later, Outcome, json};
+use crate::store::{Action, Change, Color, DatabaseError, JsonError, Outcome, json};
 
 /// To parse a longer content takes more time than the rest of a request.
 const LONG_CONTENT_BYTES: usize = 16 * 1024;
@@ -53,7 +53,7 @@ impl Service {
         // A list that is replaced may be a long one, which has to be freed.
         let takes_long = content.len() > LONG_CONTENT_BYTES || operation == Operation::ReplaceAll;
         if !context.may_take_long && !request.is_safe() && takes_long {
-            return Answer::Later(Later::OnPool);
+            return Answer::OnPool;
         }
         let find = |name: &str| self.store.list.first(name);
         let write = |action| self.write(change_of(request, action), context);
@@ -77,12 +77,6 @@ impl Service {
             Operation::Update(name) => {
                 let update = json::from_update(content).map(|value| {
                     let color = value.map(|value| Color::new(&name, &value));
-                    if takes_long {
-                        // Now, so that the change compares tags under the lock, and not the bytes.
-                        for color in color.iter().chain(&find(&name)) {
-                            color.json.tag();
-                        }
-                    }
                     Action::Update(name.to_string(), color)
                 });
                 self.write_color(&name, change_of(request, update), context)
@@ -103,21 +97,25 @@ impl Service {
         let list = &self.store.list;
         let envelope = match list.ready_envelope() {
             Some(envelope) => envelope,
-            None if !context.may_take_long => return Answer::Later(Later::OnPool),
+            None if !context.may_take_long => return Answer::OnPool,
             None => Arc::clone(list.version().envelope()),
         };
         read_or_wait(request, envelope, || Subject::List)
     }
 
-    /// Makes a change, unless the request for it is refused.
+    /// Makes a change of a list in memory, or asks to have it saved, unless the request for it is
+    /// refused.
     fn write(&self, change: Result<Change, Response>, context: RequestContext) -> Answer {
         let change = match change {
             Ok(change) => change,
             Err(refusal) => return Answer::Ready(refusal),
         };
-        match self.store.submit(change, context.ticket, context.may_take_long) {
-            Ok(outcome) => Answer::Ready(self.respond_to_outcome(Ok(outcome))),
-            Err(later) => Answer::Later(later),
+        if self.store.status().is_some() {
+            return Answer::Save(change);
+        }
+        match self.store.list.change(&change, context.may_take_long) {
+            Some(outcome) => Answer::Ready(self.respond_to_outcome(Ok(outcome))),
+            None => Answer::OnPool,
         }
     }
 

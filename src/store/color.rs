@@ -11,10 +11,6 @@ use crate::blob::Blob;
 /// into the head of a request, 64 KiB.
 pub(super) const NAME_BYTES_MAX: usize = 4096;
 
-/// Longest JSON of a color, in bytes, whose tag is computed at its first use, in some microseconds.
-/// A longer one has its tag from the start.
-const LONG_COLOR_BYTES: usize = 16 * 1024;
-
 /// What comes before the name in the JSON of a color.
 const NAME_BEGIN: &[u8] = br#"{"name":"#;
 
@@ -45,12 +41,7 @@ impl Color {
         serde_json::to_writer(&mut json, &fields)
             .expect("strings always serialize, and a Vec takes every byte");
         json.push(b'\n');
-        let json = Blob::tracked(json);
-        if json.bytes().len() > LONG_COLOR_BYTES {
-            // Computed now, so that no reader does it later, perhaps under a lock.
-            json.tag();
-        }
-        Self { json: Arc::new(json) }
+        Self { json: Arc::new(Blob::tracked(json)) }
     }
 
     /// The name. Does not read the value.

@@ -166,13 +166,13 @@ impl Colors {
         ENVELOPE[0].len() + self.bytes + self.len().saturating_sub(1) + ENVELOPE[1].len()
     }
 
-    /// The envelope, if it and its tag are made already.
-    pub(super) fn tagged_envelope(&self) -> Option<&Arc<Blob>> {
-        self.envelope.get().filter(|envelope| envelope.has_tag())
+    /// The envelope, if it is made already.
+    pub(super) fn ready_envelope(&self) -> Option<&Arc<Blob>> {
+        self.envelope.get()
     }
 
     /// The envelope: the object `{"data":[...]}` with all colors, which `GET /colors` answers. It
-    /// is made at its first use, which takes long for a long list.
+    /// and its tag are made at the first use, which takes long for a long list.
     pub(crate) fn envelope(&self) -> &Arc<Blob> {
         self.envelope.get_or_init(|| {
             let mut json = Vec::with_capacity(self.envelope_len());

@@ -56,19 +56,17 @@ impl SharedList {
         self.lock().find(name).map(|(_, color)| color.clone())
     }
 
-    /// The envelope of the list, if it and its tag are made, or are made quickly.
+    /// The envelope of the list, if it is made, or is made quickly.
     pub(crate) fn ready_envelope(&self) -> Option<Arc<Blob>> {
         let short = {
             let current = self.lock();
-            match current.tagged_envelope() {
+            match current.ready_envelope() {
                 Some(envelope) => return Some(Arc::clone(envelope)),
                 None if current.envelope_len() > SHORT_LIST_BYTES => return None,
                 None => current.clone(),
             }
         };
-        let envelope = short.envelope();
-        envelope.tag();
-        Some(Arc::clone(envelope))
+        Some(Arc::clone(short.envelope()))
     }
 
     /// Whether old representations may take too much memory. A quick check before
@@ -98,7 +96,7 @@ impl SharedList {
 
     /// Makes a change, or finds that it cannot be made. `None` if that would take long, and must
     /// not: the change needs the tag of a long list, which has to be computed first.
-    pub(super) fn change(&self, change: &Change, may_take_long: bool) -> Option<Outcome> {
+    pub(crate) fn change(&self, change: &Change, may_take_long: bool) -> Option<Outcome> {
         // A new list is compared with the one that it replaces, which takes as long as a tag.
         if !change.needs_tag_of_list && change.new_list().is_none() {
             let (outcome, edits, before) = {
@@ -116,9 +114,9 @@ impl SharedList {
         }
         for _ in 0..TRIES_MAX {
             let before = self.version();
-            let has_tag = before.tagged_envelope().is_some();
-            let is_short = before.envelope_len() <= SHORT_LIST_BYTES;
-            if change.needs_tag_of_list && !may_take_long && !has_tag && !is_short {
+            let is_quick =
+                before.ready_envelope().is_some() || before.envelope_len() <= SHORT_LIST_BYTES;
+            if change.needs_tag_of_list && !may_take_long && !is_quick {
                 return None;
             }
             let (mut outcome, edits) = change.decide(&before);
@@ -295,8 +293,6 @@ mod tests {
             assert_eq!(list.change(&replace, false).is_some(), is_made);
             assert_eq!(list.version() == before, !is_made);
             list.envelope();
-            assert_eq!(list.change(&replace, false).is_some(), is_made, "it has no tag yet");
-            list.envelope().tag();
             assert!(list.change(&replace, false).is_some());
         }
     }

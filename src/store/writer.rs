@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use super::POLL_INTERVAL;
 use super::database::{BUSY_TIME, TRY_TIME};
 use super::{
-    Change, ChangeListener, Colors, Database, DatabaseError, DatabaseStatus, Outcome,
-    OutcomeHandler, SharedList, Storage, Store, Ticket,
+    Change, ChangeListener, Colors, Database, DatabaseError, DatabaseStatus, Deliver, Outcome,
+    SharedList, Storage, Store,
 };
 use crate::logging;
 
@@ -27,17 +27,10 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What the store sends to the writer.
 pub(crate) enum WriterMessage {
-    Change(Change, Asker),
+    Change(Change, Deliver),
     /// Save what came before, and close the database. The sender gets what [`Database::close`] has
     /// returned.
     Close(Sender<Result<(), String>>),
-}
-
-/// Who gets the outcome of a change.
-pub(crate) enum Asker {
-    Connection(Ticket),
-    /// A thread that waits for it.
-    Thread(Sender<Result<Outcome, DatabaseError>>),
 }
 
 /// Saves changes, on a thread of its own.
@@ -46,7 +39,6 @@ pub(crate) struct Writer {
     list: Arc<SharedList>,
     status: Arc<DatabaseStatus>,
     messages: Receiver<WriterMessage>,
-    deliver: OutcomeHandler,
     /// When the log last said that another program has changed the list.
     warned: Option<Instant>,
 }
@@ -58,7 +50,6 @@ impl Writer {
         database: Database,
         colors: Colors,
         memory_max: usize,
-        deliver: OutcomeHandler,
         notify: ChangeListener,
     ) -> (Store, Self) {
         let list = Arc::new(SharedList::new(colors, memory_max, notify));
@@ -66,7 +57,7 @@ impl Writer {
         let (writer, messages) = mpsc::channel();
         let storage = Storage::Database(writer, Arc::clone(&status));
         let store = Store { list: Arc::clone(&list), storage, followed: None };
-        (store, Self { database, list, status, messages, deliver, warned: None })
+        (store, Self { database, list, status, messages, warned: None })
     }
 
     /// Saves changes until it is told to close, or the store is gone.
@@ -96,18 +87,14 @@ impl Writer {
             }
             for message in first.into_iter().chain(self.messages.try_iter()) {
                 match message {
-                    WriterMessage::Change(change, asker) => unsaved.push((change, asker)),
+                    WriterMessage::Change(change, deliver) => unsaved.push((change, deliver)),
                     WriterMessage::Close(sender) => closed = Some(sender),
                 }
             }
             if !unsaved.is_empty() {
                 let outcomes = self.save(&unsaved);
-                for ((_, asker), outcome) in unsaved.drain(..outcomes.len()).zip(outcomes) {
-                    match asker {
-                        Asker::Connection(ticket) => (self.deliver)(ticket, outcome),
-                        // The thread waits.
-                        Asker::Thread(sender) => drop(sender.send(outcome)),
-                    }
+                for ((_, deliver), outcome) in unsaved.drain(..outcomes.len()).zip(outcomes) {
+                    deliver(outcome);
                 }
             }
         }
@@ -175,7 +162,7 @@ impl Writer {
 
     /// Saves changes in one commit, and returns their outcomes. If the changes take long, it saves
     /// only the first of them. If the commit fails, all changes fail but those that change nothing.
-    fn save(&mut self, changes: &[(Change, Asker)]) -> Vec<Result<Outcome, DatabaseError>> {
+    fn save(&mut self, changes: &[(Change, Deliver)]) -> Vec<Result<Outcome, DatabaseError>> {
         let status = Arc::clone(&self.status);
         let saved = status.supervise(|| self.try_save(changes));
         self.database.roll_back();
@@ -195,7 +182,7 @@ impl Writer {
     }
 
     /// Makes changes, commits them, and publishes the list. If that fails, no change is made.
-    fn try_save(&mut self, changes: &[(Change, Asker)]) -> Result<Vec<Outcome>, DatabaseError> {
+    fn try_save(&mut self, changes: &[(Change, Deliver)]) -> Result<Vec<Outcome>, DatabaseError> {
         self.begin()?;
         let begun = Instant::now();
         let mut version = self.list.version();
@@ -232,21 +219,17 @@ mod tests {
 
     use rusqlite::Connection;
 
-    use super::super::{Action, Color, Later, database};
+    use super::super::{Action, Color, database};
     use super::*;
     use crate::tag::Conditions;
 
-    /// A store of an empty list in this directory, its writer, which does not run yet, and the
-    /// outcomes of its changes.
-    fn open(directory: &Path) -> (Store, Writer, Receiver<Result<Outcome, DatabaseError>>) {
+    /// A store of an empty list in this directory, and its writer, which does not run yet.
+    fn open(directory: &Path) -> (Store, Writer) {
         fs::create_dir_all(directory).unwrap();
         let path = directory.join("colors.db");
         let (lock, _) = database::lock_or_make(&path, Some(&Colors::default()), None).unwrap();
         let (database, colors) = Database::open(&path, &path, lock).unwrap();
-        let (sender, outcomes) = mpsc::channel();
-        let deliver = Box::new(move |_, outcome| sender.send(outcome).unwrap());
-        let (store, writer) = Writer::new(database, colors, 1 << 20, deliver, Box::new(|_| ()));
-        (store, writer, outcomes)
+        Writer::new(database, colors, 1 << 20, Box::new(|_| ()))
     }
 
     fn scratch(name: &str) -> PathBuf {
@@ -256,13 +239,13 @@ mod tests {
     #[test]
     fn a_save_that_waits_for_the_lock_does_not_hang() {
         let directory = scratch("lock");
-        let (store, writer, outcomes) = open(&directory);
+        let (store, writer) = open(&directory);
         let other = Connection::open(directory.join("colors.db")).unwrap();
         other.execute_batch("BEGIN IMMEDIATE").unwrap();
         let color = Color::new("a", "");
         let change = Change::new(Action::Create(color.clone()), Conditions::default());
-        let ticket = Ticket { worker: 0, connection: 0 };
-        assert_eq!(store.submit(change, ticket, true), Err(Later::Saving));
+        let (sender, outcomes) = mpsc::channel();
+        store.submit(change, Box::new(move |outcome| sender.send(outcome).unwrap()));
         let writing = thread::spawn(|| writer.run());
         let mut longest = Duration::ZERO;
         loop {

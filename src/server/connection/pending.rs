@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll::EventFlags;
 use tiny_http::StatusCode;
 
-use super::{Connection, LoopContext, Next, RECEIVE_BYTES, Reply, State, Transition, receive};
+use super::{Connection, LoopContext, Next, RECEIVE_BYTES, State, Transition, receive};
 use crate::http::{Request, Response};
 use crate::server::output::Sent;
 use crate::server::watches::Watch;
 use crate::server_state::Phase;
 use crate::service::{Answer, LongPoll, RequestContext, Service};
-use crate::store::{Later, Outcome};
+use crate::store::Outcome;
 
 /// A request that has no answer yet.
 pub(super) struct Pending {
@@ -53,19 +53,6 @@ impl Waiting {
     }
 }
 
-/// Makes an answer that takes long, on a thread of the pool.
-pub(in crate::server) struct Job(Box<dyn FnOnce(&Service) -> Answer + Send>);
-
-impl Job {
-    /// The reply; `None` if the change has to be saved: then the writer delivers it.
-    pub(in crate::server) fn run(self, service: &Service) -> Option<Reply> {
-        match ask(service, self.0) {
-            Answer::Later(Later::Saving) => None,
-            answer => Some(Reply::Answer(answer)),
-        }
-    }
-}
-
 /// Asks the service. A panic is answered with 500. The list is consistent after it: a change is
 /// decided before it is made, and to make it does not panic. So if the panic came while the
 /// response was made, the change is there.
@@ -81,34 +68,37 @@ impl Connection {
     /// Goes on with an answer that has not come at once.
     pub(super) fn go_on(
         &mut self,
-        pending: Pending,
+        mut pending: Pending,
         answer: Answer,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
-        let request = &pending.request;
         match answer {
             Answer::Ready(response) | Answer::Refused(response) => {
-                let response = match (pending.waited_since, request.kept().prefer_wait) {
-                    (Some(since), Some(seconds)) => {
-                        note_wait(response, seconds, context.now - since)
-                    }
-                    _ => response,
-                };
-                let transition = self.finish(request, response, context);
-                let counters = context.counters();
-                let durations =
-                    if pending.is_saved { &counters.durable } else { &counters.immediate };
-                durations.observe(self.received_at.elapsed());
-                return transition;
+                return self.finish(&pending, response, context);
             }
             Answer::Wait(poll) => return self.begin_wait(pending, *poll, context),
-            Answer::Later(Later::Saving) => {}
-            Answer::Later(Later::OnPool) => {
+            Answer::OnPool => {
+                let request = Arc::clone(&pending.request);
                 let request_context =
-                    RequestContext { may_take_long: true, ..self.request_context(context) };
-                let asked = Arc::clone(request);
-                let respond = move |service: &Service| service.respond(&asked, request_context);
-                context.job = Some(Job(Box::new(respond)));
+                    RequestContext { checks_host: self.checks_host, may_take_long: true };
+                context.answer_on_pool(move |service| service.respond(&request, request_context));
+            }
+            Answer::Save(change) => {
+                let deliver = context.deliver();
+                let deliver = Box::new(|outcome| deliver(Answer::Saved(outcome)));
+                context.shared.service.store.submit(change, deliver);
+            }
+            Answer::Saved(outcome) => {
+                pending.is_saved = true;
+                let takes_long = matches!(outcome, Ok(Outcome::Replaced(..)));
+                let respond =
+                    |service: &Service| Answer::Ready(service.respond_to_outcome(outcome));
+                if !takes_long {
+                    let answer = ask(&context.shared.service, respond);
+                    return self.go_on(pending, answer, context);
+                }
+                // The JSON of a new list has to be made.
+                context.answer_on_pool(respond);
             }
         }
         self.output.send(&self.socket)?;
@@ -117,27 +107,25 @@ impl Connection {
         Ok(Transition(State::AwaitingAnswer(pending), Next::Wait(EventFlags::IN)))
     }
 
-    /// Goes on with what came of a request.
-    pub(super) fn handle_reply(
+    /// Appends the response to a request whose answer came later, sends it, and notes how long it
+    /// took.
+    fn finish(
         &mut self,
-        mut pending: Pending,
-        reply: Reply,
+        pending: &Pending,
+        response: Response,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
-        let outcome = match reply {
-            Reply::Answer(answer) => return self.go_on(pending, answer, context),
-            Reply::Outcome(outcome) => outcome,
+        let request = &pending.request;
+        let response = match (pending.waited_since, request.kept().prefer_wait) {
+            (Some(since), Some(seconds)) => note_wait(response, seconds, context.now - since),
+            _ => response,
         };
-        pending.is_saved = true;
-        let takes_long = matches!(outcome, Ok(Outcome::Replaced(..)));
-        let respond = |service: &Service| Answer::Ready(service.respond_to_outcome(outcome));
-        if takes_long {
-            // The JSON of a new list has to be made.
-            context.job = Some(Job(Box::new(respond)));
-            return Ok(Transition(State::AwaitingAnswer(pending), Next::Wait(EventFlags::IN)));
-        }
-        let answer = ask(&context.shared.service, respond);
-        self.go_on(pending, answer, context)
+        let then = self.append_response(request, response, context);
+        let transition = self.send(then, context.now, context);
+        let counters = context.counters();
+        let durations = if pending.is_saved { &counters.durable } else { &counters.immediate };
+        durations.observe(self.received_at.elapsed());
+        transition
     }
 
     /// Has a request wait until what it names changes, unless the client has sent more, or has not
@@ -151,14 +139,14 @@ impl Connection {
         let may_wait =
             poll.seconds > 0 && self.parser.is_idle() && context.phase != Phase::Stopping;
         if !may_wait || self.output.send(&self.socket)? != Sent::All {
-            return self.go_on(pending, Answer::Ready(poll.not_modified), context);
+            return self.finish(&pending, poll.not_modified, context);
         }
         let since = pending.waited_since.unwrap_or(context.now);
-        let watch = context.watches.add(&poll.subject, context.id);
+        let watch = context.worker.watches.add(&poll.subject, context.id);
         let time = Duration::from_secs(poll.seconds.into());
         let waiting = Waiting { request: pending.request, since, time, _watch: watch };
-        // A change may have come between the first look and the watch.
-        self.ask_again(Box::new(waiting), context)
+        // A change may have come before the watch: the request is asked again when its turn comes.
+        Ok(Transition(State::Waiting(Box::new(waiting)), Next::Queue))
     }
 
     /// Asks again for what may have changed, and goes on waiting if it has not.

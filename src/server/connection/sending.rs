@@ -19,17 +19,6 @@ use crate::server_state::Phase;
 const LINGER_BYTES_MAX: usize = 1024 * 1024;
 
 impl Connection {
-    /// Appends the response to a request whose answer came later, and sends it.
-    pub(super) fn finish(
-        &mut self,
-        request: &Request,
-        response: Response,
-        context: &mut LoopContext<'_>,
-    ) -> io::Result<Transition> {
-        let then = self.append_response(request, response, context);
-        self.send(then, context.now, context)
-    }
-
     /// Appends the response to a request to the output. Returns what follows.
     pub(super) fn append_response(
         &mut self,
