@@ -175,7 +175,10 @@ impl Service {
             }
             Err(error) => {
                 // The writer logs the error.
-                let message = format!("the change could not be saved: {error}");
+                let cause = error.for_clients();
+                let message = format!(
+                    "the change could not be saved: {cause}; /health and the log say what to do"
+                );
                 Response::error(StatusCode(500), message)
             }
         }

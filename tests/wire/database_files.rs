@@ -13,15 +13,11 @@ use rustix::process::{Signal, geteuid};
 use crate::common::harness::{
     Scratch, Server, colors, is_installed, run, signal_child, skip, stored, wait_until,
 };
+use crate::wire::durable::{health, not_saved};
 
 const A: &str = r#"{"name":"a","value":"1"}"#;
 
 const FULL: &str = "the disk is full; make room on it";
-
-/// The message of a change that could not be saved.
-fn refused(reason: &str) -> String {
-    format!("the change could not be saved: {reason}")
-}
 
 fn envelope(colors: &str) -> String {
     format!(r#"{{"data":[{colors}]}}"#)
@@ -123,8 +119,8 @@ fn a_full_disk_of_small_blocks_is_an_error_and_never_a_signal() {
         for step in 0..40 {
             let answer = server.ask("PUT", "/colors/a", &format!(r#"{{"value":"{free}-{step}"}}"#));
             if answer.status == 500 {
-                let reasons = [FULL, "the disk reported an error"];
-                let is_known = reasons.iter().any(|reason| answer.message().contains(reason));
+                let causes = ["the disk is full", "the disk reported an error"];
+                let is_known = causes.iter().any(|cause| answer.message() == not_saved(cause));
                 assert!(is_known, "{free} KiB: {answer:?}");
                 refused += 1;
             } else {
@@ -205,14 +201,13 @@ fn a_file_that_is_cut_acknowledges_nothing_until_it_is_whole_again() {
         let opened = fs::File::options().write(true).open(&cut).unwrap();
         opened.set_len(length).unwrap();
         let change = server.ask("PUT", "/colors/a", r#"{"value":"3"}"#);
-        change.expect_message(
-            500,
-            &refused(&format!(
-                "colors.db{suffix} was removed, replaced or cut short; move it back (a copy is \
-                 another file), or save what GET /colors answers and restart"
-            )),
+        change.expect_message(500, &not_saved("the database cannot be used"));
+        let (status, json) = health(&server);
+        let fault = format!(
+            "changes cannot be saved: colors.db{suffix} was removed, replaced or cut short; move it \
+             back (a copy is another file), or save what GET /colors answers and restart"
         );
-        assert_eq!(server.ask("GET", "/health", "").status, 503);
+        assert_eq!((status, json["status"].as_str()), (503, Some(fault.as_str())));
         let log = server.stop();
         let last = log.lines().next_back().unwrap();
         let warning = format!("[WARN] stopped; keep {file} and {file}-wal together: ");

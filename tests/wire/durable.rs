@@ -21,6 +21,11 @@ pub(super) fn health(server: &Server) -> (u16, serde_json::Value) {
     (response.status, serde_json::from_str(&response.content).unwrap())
 }
 
+/// The message of a change that could not be saved.
+pub(super) fn not_saved(cause: &str) -> String {
+    format!("the change could not be saved: {cause}; /health and the log say what to do")
+}
+
 /// Kills the service, as a crash would, and gives the list of the next start.
 pub(super) fn list_after_kill(server: Server, file: &str) -> String {
     server.signal(Signal::KILL);
@@ -103,9 +108,14 @@ fn check_removal(name: &str, replacement: Option<&str>) {
     wait_until("it is noticed without a change", || health(&server).0 == 503);
     let fix = "move it back (a copy is another file), or save what GET /colors answers and restart";
     let reason = format!("{name} was removed, replaced or cut short; {fix}");
-    let message = format!("the change could not be saved: {reason}");
+    let message = not_saved("the database cannot be used");
     server.ask("DELETE", "/colors/a", "").expect_message(500, &message);
-    assert_eq!((server.list(), health(&server).0), (list.clone(), 503));
+    let (status, json) = health(&server);
+    assert_eq!((server.list(), status), (list.clone(), 503));
+    assert_eq!(
+        json["status"].as_str(),
+        Some(format!("changes cannot be saved: {reason}").as_str())
+    );
     if let Some(content) = replacement {
         assert_eq!(fs::read_to_string(&there).unwrap(), content);
     }
@@ -150,8 +160,10 @@ fn a_link_that_is_made_to_lead_elsewhere_is_noticed_before_the_next_acknowledgme
     std::os::unix::fs::symlink("other.db", scratch.file("new")).unwrap();
     fs::rename(scratch.file("new"), &link).unwrap();
     let refused = server.ask("PUT", "/colors/a", r#"{"value":"3"}"#);
-    assert!(refused.message().contains("link.db was removed, replaced or cut short; "));
-    assert_eq!((refused.status, health(&server).0, server.list()), (500, 503, list.clone()));
+    refused.expect_message(500, &not_saved("the database cannot be used"));
+    let (status, json) = health(&server);
+    assert!(json["status"].to_string().contains("link.db was removed, replaced or cut short; "));
+    assert_eq!((status, server.list()), (503, list.clone()));
     server.stop();
     assert_eq!(stored(&scratch.file("colors.db")), list);
 }

@@ -11,6 +11,7 @@ use rustix::process::Signal;
 use crate::common::client::request;
 use crate::common::harness::{Scratch, Server, colors, eventually, run, stored, wait_until};
 use crate::common::process::on_log_of;
+use crate::wire::durable::not_saved;
 
 const A: &str = r#"{"name":"a","value":"1"}"#;
 const B: &str = r#"{"name":"b","value":"2"}"#;
@@ -220,7 +221,7 @@ fn check_refusal(make: &str, undo: &str, reason: &str) {
     // the second is the first after one that could not be saved
     for _ in 0..2 {
         let refused = shared.server.ask("POST", "/colors", B);
-        let message = format!("the change could not be saved: {reason}");
+        let message = not_saved("the database cannot be used");
         assert_eq!((refused.message(), shared.health()), (message, 503));
     }
     assert_eq!(shared.server.list(), envelope(&[A]));
@@ -313,8 +314,8 @@ fn changes_wait_for_another_program_that_writes_but_not_one_after_the_other() {
     assert!(begun.elapsed() > Duration::from_secs(3), "{:?}", begun.elapsed());
     for client in &mut clients {
         let response = client.response();
-        let message = "the change could not be saved: another process has locked the database; stop that process";
-        assert_eq!((response.status, response.message().as_str()), (500, message));
+        let message = not_saved("another process has locked the database");
+        assert_eq!((response.status, response.message()), (500, message));
     }
     // one wait for the first, and one for those that came after it
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());

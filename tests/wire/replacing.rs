@@ -9,6 +9,7 @@ use rustix::process::Signal;
 use crate::common::client::request;
 use crate::common::harness::{Scratch, Server, stored, wait_until};
 use crate::common::process::on_log_of;
+use crate::wire::durable::not_saved;
 
 const LIST: &str = r#"{"data":[{"name":"a","value":"1"},{"name":"b","value":"2"}]}"#;
 
@@ -107,8 +108,8 @@ fn on_a_full_disk_the_old_list_stays() {
         let options = on_log_of(&file, "pwrite64", &format!("error=ENOSPC:when={write}+"));
         let Some(server) = Server::below_strace(&options, &["--data", &file]) else { return };
         for _ in 0..2 {
-            let message = "the change could not be saved: the disk is full; make room on it";
-            server.ask("PUT", "/colors", &long_list(1)).expect_message(500, message);
+            let message = not_saved("the disk is full");
+            server.ask("PUT", "/colors", &long_list(1)).expect_message(500, &message);
         }
         assert!(server.list() == long_list(0) && stored(&file) == long_list(0), "{write}");
         if write == 100 {

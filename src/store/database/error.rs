@@ -4,9 +4,8 @@ use std::fmt;
 
 use rusqlite::{ErrorCode, ffi};
 
-/// Why a database cannot be opened, read or written. `Display` names the cause and what to do.
-/// Clients read this text as well, so it names files without their directory. A refusal of the
-/// system is the exception, since its path says what to change.
+/// Why a database cannot be opened, read or written. `Display` is for the operator, in the log and
+/// in `/health`: it names the cause and what to do. Clients get [`DatabaseError::for_clients`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DatabaseError {
     /// When another process holds a lock for longer than the service waits for it.
@@ -35,6 +34,27 @@ pub(crate) enum DatabaseError {
     Disk(i32),
     /// When the service panicked while it saved this change.
     Panicked,
+}
+
+impl DatabaseError {
+    /// What clients learn: whether it may help to try again, and whether the change may be there.
+    pub(crate) fn for_clients(&self) -> &'static str {
+        match self {
+            Self::Busy => "another process has locked the database",
+            Self::Full => "the disk is full",
+            Self::SyncFailed | Self::Disk(_) => "the disk reported an error",
+            Self::NotErased => {
+                "the disk reported an error, and the change may be in the list after a crash"
+            }
+            Self::Panicked => "the service failed",
+            Self::Missing
+            | Self::Foreign
+            | Self::Newer
+            | Self::Unusable(_)
+            | Self::Damaged(_)
+            | Self::Inaccessible => "the database cannot be used",
+        }
+    }
 }
 
 impl fmt::Display for DatabaseError {
