@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::tag::Tag;
 
-/// Longest bytes whose tag is computed at its first use, in some microseconds. A longer blob has its
-/// tag from the start, so that no reader computes it later, perhaps under a lock.
+/// Longest bytes whose tag is computed at its first use, in some microseconds. A longer blob has
+/// its tag from the start, so that no reader computes it later, perhaps under a lock.
 const SHORT_BYTES: usize = 16 * 1024;
 
 /// Bytes of all tracked blobs in memory, those that only slow clients hold included.

@@ -44,7 +44,8 @@ impl fmt::Display for Failure {
             Self::Database(file, error) => write!(f, "cannot use {file}: {error}"),
             Self::CannotFollow(url, reason) => write!(
                 f,
-                "cannot follow {url}: {reason}; a start that has no copy of its list in --data needs it"
+                "cannot follow {url}: {reason}; a start that has no copy of its list in --data \
+                 needs it"
             ),
             Self::TokenFile(file, error) if error.kind() == ErrorKind::PermissionDenied => {
                 write!(

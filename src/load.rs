@@ -79,8 +79,8 @@ pub(crate) fn find_source(
     Ok(Source::Database { given, path, seed, is_seed_given: options.seed.is_some() })
 }
 
-/// Opens the list: FILE, which it may have to make. `memory_max`: see [`Store::in_memory`]. `notify`
-/// is called after each new version of the list.
+/// Opens the list: FILE, which it may have to make. `memory_max`: see [`Store::in_memory`].
+/// `notify` is called after each new version of the list.
 pub(crate) fn open(
     source: Source,
     lock: Option<File>,
@@ -151,8 +151,8 @@ fn unusable(file: &Path, error: DatabaseError) -> Failure {
     Failure::Database(file.display().to_string(), error)
 }
 
-/// The list of a start that has none: that of the service that is followed, or else the seed. Returns
-/// its colors and its name.
+/// The list of a start that has none: that of the service that is followed, or else the seed.
+/// Returns its colors and its name.
 fn first_list(options: &Options, follower: Option<&Follower>) -> Result<(Colors, String), Failure> {
     match follower {
         Some(follower) => Ok((follower.first_list()?, follower.followed.url.clone())),

@@ -220,7 +220,8 @@ struct Logger {
 }
 
 impl Logger {
-    /// The journal adds the time and the name of the program, and takes the level from the priority.
+    /// The journal adds the time and the name of the program, and takes the level from the
+    /// priority.
     fn new(to: impl Write + Send + 'static, is_journal: bool) -> Self {
         let time_and_level = if is_journal { LevelFilter::Off } else { LevelFilter::Error };
         let config = ConfigBuilder::new()

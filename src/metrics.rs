@@ -126,7 +126,8 @@ impl WorkerCounters {
     }
 }
 
-/// What the writer counts of saves. Looks for commits of other programs that fail count as failures.
+/// What the writer counts of saves. Looks for commits of other programs that fail count as
+/// failures.
 #[derive(Debug, Default)]
 pub(crate) struct DatabaseMetrics {
     /// Times of the saves that succeeded.

@@ -3,14 +3,17 @@
 //!
 //! # Threads
 //!
-//! | thread | does | may wait for |
-//! |---|---|---|
-//! | main | opens the list; then accepts connections, takes signals, reads tokens, sends heartbeats | poll(2); at the start for FILE, at the stop for connections and the writer |
-//! | workers, `--workers`: if not given, one for each processor and at least two | receive, answer and send | epoll_wait(2) |
-//! | one more for long answers, one after the other | answers that take long | a writer that makes the same JSON |
-//! | writer, with `--data` | all that `store` does on disk | the disk, locks of other programs, its channel |
-//! | follower, with `--follow` | asks the other service, and submits its list | that service, the writer |
-//! | log | writes log lines | standard error |
+//! - **main** opens the list. Then it accepts connections, takes signals, reads tokens and sends
+//!   heartbeats. It waits in poll(2); at the start for FILE, at the stop for connections and the
+//!   writer.
+//! - **The workers**, `--workers`, or one for each processor and at least two, receive, answer and
+//!   send. They wait in epoll_wait(2).
+//! - **One more** makes the answers that take long, one after the other.
+//! - **The writer**, with `--data`, does all that `store` does on disk. It waits for the disk, for
+//!   locks of other programs, and for its channel.
+//! - **The follower**, with `--follow`, asks the other service, and submits its list. It waits for
+//!   that service and for the writer.
+//! - **log** writes log lines. It waits for standard error.
 //!
 //! All but the first and the last are threads of one pool, and so have its name: worker.
 //!
@@ -25,8 +28,8 @@
 //!
 //! - The accept loop hands each connection, and all workers a change of the `Phase`, to an
 //!   `Inbox`; its eventfd wakes the worker.
-//! - A change goes to the writer through a channel. The outcome comes back as `Mail::Answer`, and so
-//!   does what the pool has answered.
+//! - A change goes to the writer through a channel. The outcome comes back as `Mail::Answer`, and
+//!   so does what the pool has answered.
 //! - Whoever publishes a new version of the list says what it has changed: `Watches::mark` of each
 //!   worker. A worker is woken only if one of its connections waits for that.
 //! - Signals write to a stream that the accept loop polls.
@@ -38,32 +41,32 @@
 //! closed, but no thread waits for it. The crates have locks of their own: around the queue of the
 //! pool, and around the log, whose lines go to a channel.
 //!
-//! | lock | guards | taken inside |
-//! |---|---|---|
-//! | [`Shared::making_room`] | that only one worker at a time closes connections to make room; the others go on without it | |
-//! | `Watches::entries` | which connections of a worker wait for a change, and what has changed | `making_room` |
-//! | `SharedList::current` | the current version of the list; locked to clone it, or to edit it in memory | `making_room` |
-//! | `Inbox::mail` | what other threads have posted | |
-//! | `Tokens::accepted` | the hashes of the tokens | `making_room` |
-//! | `DatabaseStatus::current` | whether saving works | |
-//! | `Followed::answers` | how the service that is followed answers | |
-//! | `Limiter::rate` | how many warnings were logged in this second | `making_room` |
+//! - [`Shared::making_room`]: only one worker at a time closes connections to make room; the others
+//!   go on without it. Four locks are taken inside it: those marked with *.
+//! - `Watches::entries` *: which connections of a worker wait for a change, and what has changed.
+//! - `SharedList::current` *: the current version of the list; locked to clone it, or to edit it in
+//!   memory.
+//! - `Tokens::accepted` *: the hashes of the tokens.
+//! - `Limiter::rate` *: how many warnings were logged in this second.
+//! - `Inbox::mail`: what other threads have posted.
+//! - `DatabaseStatus::current`: whether saving works.
+//! - `Followed::answers`: how the service that is followed answers.
 //!
 //! # Deadlines
 //!
 //! `Connection::deadline` says when a connection is overdue. Its worker looks at all deadlines
 //! when the first one has passed, but mostly not within 100 ms of the look before: a deadline may
-//! be missed by as much. A connection that is overdue gets `Event::Overdue`.
+//! be missed by as much. A connection that is overdue gets `Event::Overdue`. What one waits for,
+//! for how long, and what happens then:
 //!
-//! | waits for | for | then |
-//! |---|---|---|
-//! | its first request | `--request-timeout`; 1 s during a stop | closed |
-//! | the rest of a request | `--request-timeout` since its first byte, or since the response before it was read | 408 |
-//! | another request | `--keep-alive` and 1 s; 1 s during a stop | closed |
-//! | a change | what the request prefers, at most 300 s; ends at once in a stop | 304 |
-//! | the client to read | `--request-timeout` since it last read | closed |
-//! | the client to close | 2 s | closed |
-//! | an answer that is made | no limit: the writer has its own | |
+//! - Its first request: `--request-timeout`, 1 s during a stop. Closed.
+//! - The rest of a request: `--request-timeout` since its first byte, or since the response before
+//!   it was read. 408.
+//! - Another request: `--keep-alive` and 1 s, or 1 s during a stop. Closed.
+//! - A change: what the request prefers, at most 300 s; ends at once in a stop. 304.
+//! - The client to read: `--request-timeout` since it last read. Closed.
+//! - The client to close: 2 s. Closed.
+//! - An answer that is made: no limit, since the writer has its own.
 //!
 //! The deadlines of the follower are the constants of `follower`.
 //!

@@ -1,5 +1,6 @@
 //! The list and how it is kept: one mutex around its current version, which all workers share, and
-//! one writer for the database. Of HTTP it knows entity tags, conditions, and how a time is written.
+//! one writer for the database. Of HTTP it knows entity tags, conditions, and how a time is
+//! written.
 //!
 //! # Threads
 //!
@@ -12,17 +13,16 @@
 //! | in FILE | the writer: [`Writer::run`] | the disk, and locks of other programs |
 //!
 //! The writer is a thread of its own. It passes the outcome of each change to the [`Deliver`] that
-//! came with it. Who publishes a new version calls [`ChangeListener`]. Neither of these two functions
-//! waits for more than a lock.
-//! A save that panics has failed. After any other panic of the writer the process ends, since
-//! nothing would be saved any more.
+//! came with it. Who publishes a new version calls [`ChangeListener`]. Neither of these two
+//! functions waits for more than a lock. A save that panics has failed. After any other panic of
+//! the writer the process ends, since nothing would be saved any more.
 //!
 //! # Locks
 //!
 //! In this process: `SharedList::current`, `DatabaseStatus::current` and `Followed::answers`, none
 //! inside another, and each for a moment. Under the first, a change of a list in memory is decided
-//! and applied. The longest work there is to hash names, and the JSON of one color of at most
-//! 16 KiB: what is longer has its tag from the start ([`Blob`](crate::blob::Blob)). The JSON and the
+//! and applied. The longest work there is to hash names, and the JSON of one color of at most 16
+//! KiB: what is longer has its tag from the start ([`Blob`](crate::blob::Blob)). The JSON and the
 //! tag of a list are made, and whole lists are freed, without a lock. The locks on FILE, between
 //! processes, are listed in [`database`].
 //!
@@ -96,8 +96,8 @@ pub(crate) enum Storage {
     Database(Sender<WriterMessage>, Arc<DatabaseStatus>),
 }
 
-/// Takes the outcome of a change to whoever asked for it: when the change is on the disk and readers
-/// see it, or when it could not be saved.
+/// Takes the outcome of a change to whoever asked for it: when the change is on the disk and
+/// readers see it, or when it could not be saved.
 pub(crate) type Deliver = Box<dyn FnOnce(Result<Outcome, DatabaseError>) + Send>;
 
 impl Store {

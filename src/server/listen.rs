@@ -62,9 +62,9 @@ impl FromStr for Endpoint {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const FORMS: &str = "give a port, an address and a port, or the path of a unix socket of at \
-                             most 107 bytes: 8080, 127.0.0.1:8080, 0.0.0.0:8080 for all addresses, \
-                             [::1]:8080, or unix:/run/colors/colors.sock";
+        const FORMS: &str = "give a port, an address and a port, or the path of a unix socket of at most 107 \
+             bytes: 8080, 127.0.0.1:8080, 0.0.0.0:8080 for all addresses, [::1]:8080, or \
+             unix:/run/colors/colors.sock";
         if let Some(path) = text.strip_prefix("unix:") {
             let fits = (1..=UNIX_PATH_BYTES_MAX).contains(&path.len());
             return if fits { Ok(Self::Unix(path.into())) } else { Err(FORMS) };

@@ -36,9 +36,9 @@ const ABOVE_LIMIT_TICK: Duration = Duration::from_millis(20);
 /// slowly is no progress, since anybody can send a byte now and then.
 const STALL_TIME: Duration = Duration::from_millis(500);
 
-/// How long a pass of the event loop serves each of ready sockets, mail and the run queue, before it
-/// asks epoll again, and goes on in the next pass. So however many connections have work, a client
-/// that sends a request is served within some milliseconds.
+/// How long a pass of the event loop serves each of ready sockets, mail and the run queue, before
+/// it asks epoll again, and goes on in the next pass. So however many connections have work, a
+/// client that sends a request is served within some milliseconds.
 const SHARE_TIME: Duration = Duration::from_millis(1);
 
 /// Most bytes received at a time, when that many of a content are missing.

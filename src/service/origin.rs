@@ -54,8 +54,8 @@ fn may_change(options: &Options, request: &Request) -> bool {
     }
 }
 
-/// The 403 for a change that a page of another origin asks for, as far as the browser says. Behind a
-/// proxy that changes Host, that may be a page of the service.
+/// The 403 for a change that a page of another origin asks for, as far as the browser says. Behind
+/// a proxy that changes Host, that may be a page of the service.
 fn cross_origin(request: &Request) -> Response {
     let origin = given(&request.kept().origin).map_or("not given".to_owned(), excerpt);
     forbidden(

@@ -149,7 +149,8 @@ impl SharedList {
         }
     }
 
-    /// Publishes a list that takes the place of the current one. Returns how many colors there were.
+    /// Publishes a list that takes the place of the current one. Returns how many colors there
+    /// were.
     pub(super) fn replace(&self, colors: Colors) -> usize {
         self.publish(colors.clone(), &[Edit::ReplaceAll(colors)])
     }
