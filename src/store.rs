@@ -83,7 +83,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct Store {
     /// What is read.
     pub(crate) list: Arc<SharedList>,
-    pub(crate) storage: Storage,
+    storage: Storage,
     /// The service whose list this is, if it is that of another one: nobody else changes it.
     pub(crate) followed: Option<Arc<Followed>>,
 }
@@ -114,6 +114,11 @@ impl Store {
             Storage::InMemory => None,
             Storage::Database(_, status) => Some(status),
         }
+    }
+
+    /// Whether changes have to be saved, and so are made by the writer.
+    pub(crate) fn has_writer(&self) -> bool {
+        matches!(self.storage, Storage::Database(..))
     }
 
     /// Has the writer make a change. Without one, makes it at once, however long that takes.

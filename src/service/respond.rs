@@ -110,7 +110,7 @@ impl Service {
             Ok(change) => change,
             Err(refusal) => return Answer::Ready(refusal),
         };
-        if self.store.status().is_some() {
+        if self.store.has_writer() {
             return Answer::Save(change);
         }
         match self.store.list.change(&change, context.may_take_long) {
