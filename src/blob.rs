@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use crate::tag::Tag;
+use crate::conditions::Tag;
 
 /// Longest bytes whose tag is computed at its first use, in some microseconds. A longer blob has
 /// its tag from the start, so that no reader computes it later, perhaps under a lock.

@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 use ureq::http::Uri;
 use ureq::{Agent, Error};
 
+use crate::conditions::{Conditions, Tag};
 use crate::failure::Failure;
 use crate::options::Options;
 use crate::service::only_token;
 use crate::store::{Action, Change, Colors, Followed, Store, json};
-use crate::tag::{Conditions, Tag};
 
 /// How long the other service may hold a request while its list is the same. If its host vanishes,
 /// nothing comes: that is noticed when this time is over.

@@ -2,15 +2,12 @@
 //! sockets.
 
 mod chunked;
-mod conditional;
 mod head;
 mod parser;
 mod request;
 mod response;
 mod syntax;
 
-#[cfg(test)]
-pub(crate) use conditional::ParsedConditions;
 pub(crate) use parser::{Parser, ProtocolError};
 #[cfg(test)]
 pub(crate) use request::KeptFields;

@@ -58,14 +58,13 @@
 //!   - `chunked`: content in chunks
 //!   - `syntax`: pieces of the grammar, and the value of Host
 //!   - `request`: a request as a value
-//!   - `conditional`: If-Match and If-None-Match
 //!   - `response`: a response as a value, and its head as bytes; the value of Date
 //! - what all of them may use
 //!   - `files`: which file is which, and waits of limited length
 //!   - `options`: options, from the command line and the environment; it knows the types of all
 //!     values, also those of the groups above
 //!   - `blob`: bytes with a tag that many share
-//!   - `tag`: entity tags, and conditions on them
+//!   - `conditions`: entity tags, and If-Match and If-None-Match on them
 //!   - `server_state`: the phase of the server, and how many connections there are
 //!   - `metrics`: what is counted
 //!   - `signals`: stop the service, or have tokens read again
@@ -114,6 +113,7 @@
 #![forbid(unsafe_code)]
 
 mod blob;
+mod conditions;
 #[cfg(test)]
 mod documents_tests;
 mod failure;
@@ -133,7 +133,6 @@ mod service;
 mod service_manager;
 mod signals;
 mod store;
-mod tag;
 
 use std::io::{self, Write as _};
 use std::panic;

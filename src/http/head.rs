@@ -6,10 +6,10 @@ use memchr::memchr;
 use tiny_http::Method;
 
 use super::chunked::ChunkedDecoder;
-use super::conditional::ParsedConditions;
 use super::parser::{FIELD_LINES_MAX, ProtocolError};
 use super::request::{Credentials, KeptFields, Request, is_safe};
 use super::syntax::{Host, parse_digits, split_absolute_form};
+use crate::conditions::Conditions;
 
 const REQUEST_LINE: ProtocolError = ProtocolError::malformed(
     "the request line has to be method, target and HTTP/1.1, with one space between",
@@ -209,11 +209,8 @@ impl<'a> FieldLines<'a> {
     fn parse_conditions(&mut self, method: &Method) {
         let (if_match, if_none_match) = (self.if_match.take(), self.if_none_match.take());
         if if_match.is_some() || if_none_match.is_some() {
-            self.kept().conditions = ParsedConditions::parse(
-                is_safe(method),
-                if_match.as_deref(),
-                if_none_match.as_deref(),
-            );
+            self.kept().conditions =
+                Conditions::parse(is_safe(method), if_match.as_deref(), if_none_match.as_deref());
         }
     }
 

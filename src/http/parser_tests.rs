@@ -1,7 +1,8 @@
 //! Tables of what is a request and what is not.
 
 use super::*;
-use crate::http::{KeptFields, ParsedConditions};
+use crate::conditions::Conditions;
+use crate::http::KeptFields;
 
 /// Method and target, the content, and whether the connection stays.
 type Expected<'a> = Result<(&'a str, &'a str, bool), ProtocolError>;
@@ -73,7 +74,7 @@ fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
         KeptFields {
             host: some("a:1"),
             needs_dns: true,
-            conditions: ParsedConditions::parse(true, Some("\"a\", \"??\""), None),
+            conditions: Conditions::parse(true, Some("\"a\", \"??\""), None),
             origin: some(""),
             ..KeptFields::default()
         }
@@ -91,7 +92,7 @@ fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
             forwarded_for: None,
             host: some("b"),
             needs_dns: true,
-            conditions: ParsedConditions::parse(true, None, Some("*")),
+            conditions: Conditions::parse(true, None, Some("*")),
             origin: some("x, y"),
             prefer_wait: Some(9),
             sec_fetch_site: some("none"),

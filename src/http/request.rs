@@ -5,13 +5,13 @@ use std::sync::LazyLock;
 
 use tiny_http::Method;
 
+use crate::conditions::Conditions;
+
 /// Most entity tags in a request that may wait. A client that waits has one, or a few.
 const WAIT_TAGS_MAX: usize = 4;
 
 /// Most bytes that are kept of a request that may wait: a name in a path, and a token.
 const WAIT_BYTES_MAX: usize = 2048;
-
-use super::conditional::ParsedConditions;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Request {
@@ -36,7 +36,7 @@ pub(crate) struct Request {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KeptFields {
     pub(crate) authorization: Option<Credentials>,
-    pub(crate) conditions: ParsedConditions,
+    pub(crate) conditions: Conditions,
     /// Content-Encoding, unless it says only `identity`.
     pub(crate) content_coding: Option<String>,
     /// The last address of X-Forwarded-For. Every client can send this field, so believe it only

@@ -11,7 +11,7 @@ use time::macros::format_description;
 use tiny_http::StatusCode;
 
 use crate::blob::Blob;
-use crate::tag::Tag;
+use crate::conditions::Tag;
 
 /// The value of Content-Type (RFC 9110 §8.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

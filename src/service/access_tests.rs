@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use tiny_http::{Method, StatusCode};
 
 use super::{LIST, ask, json, request, respond, service_with};
-use crate::http::{Challenge, Credentials, KeptFields, ParsedConditions, Response};
+use crate::conditions::Conditions;
+use crate::http::{Challenge, Credentials, KeptFields, Response};
 use crate::options::Options;
 use crate::service::{Service, Tokens};
 
@@ -27,8 +28,8 @@ fn ask_with(service: &Service, method: Method, target: &str, token: &str) -> Res
         authorization: (!token.is_empty())
             .then(|| Credentials::parse(format!("Bearer {token}").as_bytes())),
         conditions: match method {
-            Method::Get | Method::Head => ParsedConditions::default(),
-            _ => ParsedConditions::parse(false, Some("\"x\""), None),
+            Method::Get | Method::Head => Conditions::default(),
+            _ => Conditions::parse(false, Some("\"x\""), None),
         },
         ..KeptFields::default()
     };

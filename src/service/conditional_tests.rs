@@ -3,7 +3,8 @@
 use tiny_http::{Method, StatusCode};
 
 use super::{LIST, ask, json, request, respond, service};
-use crate::http::{KeptFields, ParsedConditions, Response, is_safe};
+use crate::conditions::Conditions;
+use crate::http::{KeptFields, Response, is_safe};
 use crate::service::Service;
 use crate::store::Outcome;
 
@@ -28,7 +29,7 @@ fn ask_if(
     let value = |value: Option<&str>| value.map(|value| value.replace('T', &tag));
     let (if_match, if_none_match) = (value(if_match), value(if_none_match));
     let conditions =
-        ParsedConditions::parse(is_safe(&method), if_match.as_deref(), if_none_match.as_deref());
+        Conditions::parse(is_safe(&method), if_match.as_deref(), if_none_match.as_deref());
     let fields = KeptFields { conditions, ..fields };
     respond(service, &request(method, target, fields, content))
 }
@@ -131,7 +132,7 @@ fn a_put_that_creates_is_refused_where_the_color_is_whatever_its_content() {
     let service = service();
     let put = |name: &str, content: &str, coding: Option<&str>| {
         let fields = KeptFields {
-            conditions: ParsedConditions::parse(false, None, Some("*")),
+            conditions: Conditions::parse(false, None, Some("*")),
             content_coding: coding.map(str::to_owned),
             ..KeptFields::default()
         };

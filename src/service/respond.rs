@@ -229,7 +229,7 @@ fn change_of(request: &Request, action: Result<Action, JsonError>) -> Result<Cha
         return Err(Response { fields: vec![("Accept-Encoding", "identity".into())], ..error });
     }
     let action = action.map_err(bad_request)?;
-    let conditions = request.kept().conditions.get().map_err(bad_request)?;
+    let conditions = request.kept().conditions.well_formed().map_err(bad_request)?;
     Ok(Change::new(action, conditions.clone()))
 }
 
@@ -241,7 +241,7 @@ fn bad_request(error: impl Display) -> Response {
 /// 9110 §13.2.2.
 pub(super) fn read(request: &Request, blob: Arc<Blob>) -> Response {
     let tag = blob.tag();
-    let mut response = match request.kept().conditions.get() {
+    let mut response = match request.kept().conditions.well_formed() {
         Err(malformed) => return bad_request(malformed),
         Ok(conditions) if !conditions.if_match_holds(|| tag) => return condition_failed(),
         Ok(conditions) if !conditions.if_none_match_holds(|| tag) => {

@@ -4,7 +4,7 @@
 use super::color::Color;
 use super::colors::{Colors, Edit};
 use super::difference::edits_between;
-use crate::tag::Conditions;
+use crate::conditions::Conditions;
 
 /// A change of the list that a client asked for.
 #[derive(Clone, Debug)]
@@ -140,7 +140,6 @@ fn create(color: &Color, colors: &Colors) -> (Outcome, Vec<Edit>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tag::{Tag, TagCondition};
 
     fn color(name: &str, value: &str) -> Color {
         Color::new(name, value)
@@ -156,12 +155,7 @@ mod tests {
 
     /// Decides on an action under an If-Match: `*` or a tag.
     fn decide(action: Action, if_match: Option<&str>) -> (Outcome, Vec<Edit>) {
-        let tags = |text| match text {
-            "*" => TagCondition::Any,
-            text => TagCondition::OneOf(Tag::parse(text).into_iter().collect()),
-        };
-        let conditions = Conditions { if_match: if_match.map(tags), if_none_match: None };
-        Change::new(action, conditions).decide(&list())
+        Change::new(action, Conditions::parse(false, if_match, None)).decide(&list())
     }
 
     #[test]

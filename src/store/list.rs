@@ -172,7 +172,7 @@ mod tests {
 
     use super::super::{Action, Change};
     use super::*;
-    use crate::tag::{Conditions, Tag, TagCondition};
+    use crate::conditions::{Conditions, Tag};
 
     impl SharedList {
         fn envelope(&self) -> Arc<Blob> {
@@ -196,8 +196,7 @@ mod tests {
 
     /// A change that needs the tag of the list.
     fn replace_unless_empty(colors: Colors) -> Change {
-        let if_none_match = Some(TagCondition::OneOf([Tag::of(b"")].into()));
-        let conditions = Conditions { if_match: None, if_none_match };
+        let conditions = Conditions::parse(false, None, Some(&Tag::of(b"").to_string()));
         Change::new(Action::ReplaceAll(colors), conditions)
     }
 

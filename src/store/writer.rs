@@ -221,7 +221,7 @@ mod tests {
 
     use super::super::{Action, Color, database};
     use super::*;
-    use crate::tag::Conditions;
+    use crate::conditions::Conditions;
 
     /// A store of an empty list in this directory, and its writer, which does not run yet.
     fn open(directory: &Path) -> (Store, Writer) {

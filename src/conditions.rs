@@ -1,0 +1,285 @@
+//! Entity tags (RFC 9110 §8.8.3), and If-Match and If-None-Match on them (§13.1).
+
+use std::fmt;
+
+/// 128 bits of a hash of some bytes, as the 32 lower-case hexadecimal digits that a field has.
+/// Equal tags mean equal bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tag([u8; 32]);
+
+impl Tag {
+    /// The tag of these bytes, the same in every process. The hash is cryptographic: no two
+    /// contents with the same tag can be found.
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        let digits = blake3::hash(bytes).to_hex();
+        Self(*digits.as_bytes().first_chunk().expect("it has 64 digits"))
+    }
+
+    pub(crate) fn digits(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The tag with these digits in quotes; `None` for any other text.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let digits = text.strip_prefix('"')?.strip_suffix('"')?;
+        let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        let digits: [u8; 32] = digits.as_bytes().try_into().ok()?;
+        digits.iter().all(is_digit).then_some(Self(digits))
+    }
+}
+
+/// As a field has it: in quotes.
+impl fmt::Display for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", str::from_utf8(&self.0).expect("they are digits"))
+    }
+}
+
+/// If-Match and If-None-Match of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Conditions {
+    pub(crate) if_match: Option<TagCondition>,
+    if_none_match: Option<TagCondition>,
+    /// The name of a field that is neither `*` nor a list of entity tags. Its condition is left
+    /// out.
+    malformed: Option<&'static str>,
+    /// How many entity tags there are in both, those included that cannot equal a current one.
+    pub(crate) tags: usize,
+}
+
+/// The tags that a condition names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum TagCondition {
+    /// `*`: any tag.
+    Any,
+    /// One of these, which have the form of the service's own. No other can equal the current one.
+    OneOf(Box<[Tag]>),
+}
+
+impl Conditions {
+    /// Parses the values of the two fields. A malformed If-None-Match of a safe method is ignored:
+    /// a full response is never wrong.
+    pub(crate) fn parse(
+        is_safe: bool,
+        if_match: Option<&str>,
+        if_none_match: Option<&str>,
+    ) -> Self {
+        // RFC 9110 §8.8.3.2: a weak tag equals the current one, which is strong, only by the weak
+        // comparison.
+        let read_weakly = |tag: &str| Tag::parse(tag.strip_prefix("W/").unwrap_or(tag));
+        let strong = if_match.map(|value| TagCondition::parse(value, Tag::parse));
+        let weak = if_none_match.map(|value| TagCondition::parse(value, read_weakly));
+        let malformed = match (&strong, &weak) {
+            (Some(None), _) => Some("If-Match"),
+            (_, Some(None)) if !is_safe => Some("If-None-Match"),
+            _ => None,
+        };
+        // Each tag is in two quotes, and has none.
+        let count = |value: &str| value.matches('"').count() / 2;
+        Self {
+            if_match: strong.flatten(),
+            if_none_match: weak.flatten(),
+            malformed,
+            tags: if_match.map_or(0, count) + if_none_match.map_or(0, count),
+        }
+    }
+
+    /// Fails with what is wrong if a field is malformed: 400.
+    pub(crate) fn well_formed(&self) -> Result<&Self, String> {
+        let Some(field) = self.malformed else { return Ok(self) };
+        Err(format!(
+            "the field {field} has to be \"*\" or entity tags in quotes, separated by commas"
+        ))
+    }
+
+    /// Whether a PUT of a color creates it: `If-None-Match: *` fails if the color is there.
+    pub(crate) fn need_absence(&self) -> bool {
+        self.if_none_match == Some(TagCondition::Any)
+    }
+
+    /// Whether the conditions depend on the current tag.
+    pub(crate) fn need_tag(&self) -> bool {
+        let has_tags =
+            |tags: &TagCondition| matches!(tags, TagCondition::OneOf(tags) if !tags.is_empty());
+        [&self.if_match, &self.if_none_match].into_iter().flatten().any(has_tags)
+    }
+
+    /// RFC 9110 §13.1.1. `current` is called only if a tag is needed.
+    pub(crate) fn if_match_holds(&self, current: impl FnOnce() -> Tag) -> bool {
+        self.if_match.as_ref().is_none_or(|tags| tags.have(current))
+    }
+
+    /// RFC 9110 §13.1.2. `current` is called only if a tag is needed.
+    pub(crate) fn if_none_match_holds(&self, current: impl FnOnce() -> Tag) -> bool {
+        self.if_none_match.as_ref().is_none_or(|tags| !tags.have(current))
+    }
+}
+
+impl TagCondition {
+    /// `None` if the value is malformed (RFC 9110 §8.8.3 and §5.6.1). `read` makes a tag of the
+    /// text of one, if that can equal the current one.
+    fn parse(value: &str, read: impl Fn(&str) -> Option<Tag>) -> Option<Self> {
+        if value == "*" {
+            return Some(Self::Any);
+        }
+        let mut rest = value;
+        let mut tags = Vec::new();
+        loop {
+            rest = rest.trim_start_matches([' ', '\t', ',']);
+            if rest.is_empty() {
+                return Some(Self::OneOf(tags.into()));
+            }
+            let quoted = rest.strip_prefix("W/").unwrap_or(rest).strip_prefix('"')?;
+            let (opaque, after) = quoted.split_once('"')?;
+            if opaque.contains(|c: char| c <= ' ' || c == '\x7f') {
+                return None;
+            }
+            tags.extend(read(&rest[..rest.len() - after.len()]));
+            rest = after.trim_start_matches([' ', '\t']);
+            if !rest.is_empty() && !rest.starts_with(',') {
+                return None;
+            }
+        }
+    }
+
+    /// Whether the current tag is among them. `current`, which may take long, is called only where
+    /// the answer depends on that tag.
+    fn have(&self, current: impl FnOnce() -> Tag) -> bool {
+        match self {
+            Self::Any => true,
+            Self::OneOf(tags) => !tags.is_empty() && tags.contains(&current()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_is_half_of_the_hash_in_quotes_and_nothing_else_parses_as_one() {
+        // The official test vector for no input.
+        let text = "\"af1349b9f5f9a1a6a0404dea36dcc949\"";
+        assert_eq!(Tag::of(b"").to_string(), text);
+        assert_eq!(Tag::parse(text), Some(Tag::of(b"")));
+        for other in [&text[1..], &text[..33], &text.to_uppercase(), "\"\"", "\"+f1349b9\"", ""] {
+            assert_eq!(Tag::parse(other), None, "{other}");
+        }
+    }
+
+    fn current() -> Tag {
+        Tag::of(b"representation")
+    }
+
+    fn conditions(
+        is_safe: bool,
+        if_match: Option<&str>,
+        if_none_match: Option<&str>,
+    ) -> Result<Conditions, String> {
+        let owned = |tags: Option<&str>| tags.map(|tags| tags.replace('T', &current().to_string()));
+        let (if_match, if_none_match) = (owned(if_match), owned(if_none_match));
+        let parsed = Conditions::parse(is_safe, if_match.as_deref(), if_none_match.as_deref());
+        parsed.well_formed().cloned()
+    }
+
+    fn malformed(field: &str) -> Result<Conditions, String> {
+        Err(format!(
+            "the field {field} has to be \"*\" or entity tags in quotes, separated by commas"
+        ))
+    }
+
+    /// Checks whether `tags`, where `T` stands for the current tag, has that tag by each
+    /// comparison; `None` if it is malformed.
+    #[track_caller]
+    fn check(tags: &str, strongly_and_weakly: Option<(bool, bool)>) {
+        let if_match = conditions(false, Some(tags), None);
+        let if_none_match = conditions(false, None, Some(tags));
+        let Some((strongly, weakly)) = strongly_and_weakly else {
+            assert_eq!(if_match, malformed("If-Match"), "{tags:?}");
+            assert_eq!(if_none_match, malformed("If-None-Match"), "{tags:?}");
+            return;
+        };
+        assert_eq!(if_match.unwrap().if_match_holds(current), strongly, "If-Match: {tags:?}");
+        assert_eq!(
+            if_none_match.unwrap().if_none_match_holds(current),
+            !weakly,
+            "If-None-Match: {tags:?}"
+        );
+    }
+
+    #[test]
+    fn a_list_of_tags_has_the_current_one_or_not() {
+        for tags in ["T", "\"x\", W/\"y\" ,T", "T,\"x\"", "\"x,\",,\tT", ",T ,", "*"] {
+            check(tags, Some((true, true)));
+        }
+        for tags in ["W/T", "\"x\",W/T"] {
+            check(tags, Some((false, true)));
+        }
+        for tags in ["", ",", "\"x\"", "\"\"", "\"\u{e9}\"", "W/\"x\""] {
+            check(tags, Some((false, false)));
+        }
+        check(&current().to_string().to_uppercase(), Some((false, false)));
+    }
+
+    #[test]
+    fn any_list_that_is_put_together_by_the_grammar_has_what_was_put_in() {
+        let mut random = fastrand::Rng::with_seed(1);
+        for _ in 0..20_000 {
+            let mut list = String::new();
+            let mut strongly = false;
+            let mut weakly = false;
+            for _ in 0..random.usize(1..5) {
+                let tag =
+                    *random.choice(&["T", "W/T", "\"x,\"", "W/\"\"", "\"\u{e9}\"", ""]).unwrap();
+                strongly |= tag == "T";
+                weakly |= tag.ends_with('T');
+                let space = *random.choice(&["", " ", "\t "]).unwrap();
+                list += &format!("{space}{tag}{space},");
+            }
+            check(list.strip_suffix(',').unwrap(), Some((strongly, weakly)));
+            list.insert(random.usize(..2) * list.len(), 'x');
+            check(&list, None);
+        }
+    }
+
+    #[test]
+    fn what_is_no_list_of_tags_is_malformed() {
+        for tags in [
+            "x", "\"x", "x\"", "\"", "W/", "W/x", "w/T", "W/ T", "T, *", "*, T", "*, *", "T x",
+            "T \"y\"", "T, y", "T, \"y", "T\"y\"",
+        ] {
+            check(tags, None);
+        }
+        for tags in ["\"a b\"", "\"a\tb\"", "\"a\x7f\"", "\"a\x01"] {
+            check(tags, None);
+        }
+    }
+
+    #[test]
+    fn reads_ignore_a_malformed_if_none_match() {
+        assert_eq!(conditions(true, None, Some("x")), Ok(Conditions::default()));
+        assert_eq!(conditions(true, Some("x"), None), malformed("If-Match"));
+    }
+
+    #[test]
+    fn all_tags_are_counted() {
+        for (if_match, if_none_match, expected) in
+            [(None, None, 0), (Some("*"), Some(""), 0), (Some("\"\""), Some("W/\"a,\", \"b\""), 3)]
+        {
+            assert_eq!(Conditions::parse(true, if_match, if_none_match).tags, expected);
+        }
+    }
+
+    #[test]
+    fn a_tag_is_computed_only_for_a_list_with_one_of_that_form() {
+        let unneeded = || -> Tag { panic!("not needed") };
+        let foreign = format!("\"x\", \"{}\", W/\"{}\"", "0".repeat(31), "A".repeat(32));
+        let others = conditions(false, Some(&foreign), Some(&foreign)).unwrap();
+        assert!(!others.if_match_holds(unneeded) && others.if_none_match_holds(unneeded));
+        assert!(!others.need_tag() && conditions(false, None, Some("T")).unwrap().need_tag());
+        let any = conditions(false, Some("*"), Some("*")).unwrap();
+        assert!(any.if_match_holds(unneeded) && !any.if_none_match_holds(unneeded));
+        let none = Conditions::default();
+        assert!(none.if_match_holds(unneeded) && none.if_none_match_holds(unneeded));
+    }
+}
