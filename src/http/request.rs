@@ -31,8 +31,8 @@ pub(crate) struct Request {
     pub(crate) head_bytes: usize,
 }
 
-/// What is kept of fields that most requests lack. The texts of repeated fields are joined by commas
-/// (RFC 9110 §5.3).
+/// What is kept of fields that most requests lack. The texts of repeated fields are joined by
+/// commas (RFC 9110 §5.3).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KeptFields {
     pub(crate) authorization: Option<Credentials>,
@@ -43,8 +43,8 @@ pub(crate) struct KeptFields {
     /// when a trusted proxy has sent it.
     pub(crate) forwarded_for: Option<IpAddr>,
     /// The host that the request is for, with its port if it has one: the authority of an
-    /// absolute-form target, or else Host (RFC 9112 §3.2). One that needs no DNS is kept only beside
-    /// Origin, which is compared with it.
+    /// absolute-form target, or else Host (RFC 9112 §3.2). One that needs no DNS is kept only
+    /// beside Origin, which is compared with it.
     pub(crate) host: Option<String>,
     /// The host is no IP address, `localhost` or a name below that. Clients find it by DNS, which a
     /// foreign page may control.

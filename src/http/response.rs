@@ -231,8 +231,8 @@ fn push<const COUNT: usize>(out: &mut Vec<u8>, parts: [&str; COUNT]) {
     }
 }
 
-/// This time in UTC. The formats have four digits for a year: what a wrong clock says beyond the year
-/// 9999 counts as its end.
+/// This time in UTC. The formats have four digits for a year: what a wrong clock says beyond the
+/// year 9999 counts as its end.
 fn utc(time: SystemTime) -> OffsetDateTime {
     let end_of_9999 = UNIX_EPOCH + Duration::from_secs(253_402_300_799);
     time.min(end_of_9999).into()
