@@ -230,29 +230,12 @@ fn warnings(command: &Command) -> Vec<String> {
         if value.is_empty() {
             warnings.push(format!("the variable {name} is empty, which is the same as not set"));
         } else if !known.iter().any(|known| known == name) {
-            let tip = meant(command, name).map(|meant| format!("; did you mean {meant}?"));
-            let tip = tip.unwrap_or_default();
-            warnings.push(format!("the variable {name} is unknown and does nothing{tip}"));
+            warnings.push(format!("the variable {name} is unknown and does nothing"));
         }
     }
     // The environment has no fixed order.
     warnings.sort_unstable();
     warnings
-}
-
-/// The variable that was probably meant by an unknown one: that of the option which clap suggests.
-fn meant(command: &Command, name: &str) -> Option<String> {
-    let option = name.strip_prefix(PREFIX)?.to_ascii_lowercase().replace('_', "-");
-    let option = format!("--{option}");
-    let parsed = command.clone().try_get_matches_from(["colors", &option]);
-    let suggested =
-        parsed.err().and_then(|error| Some(error.get(ContextKind::SuggestedArg)?.to_string()));
-    let suggested = suggested.unwrap_or(option);
-    let has_name = |arg: &&Arg| {
-        let aliases = arg.get_all_aliases().unwrap_or_default();
-        arg.get_long().into_iter().chain(aliases).any(|name| suggested == format!("--{name}"))
-    };
-    command.get_arguments().find(has_name).and_then(variable_of)
 }
 
 /// The variable of an option, unless that has no value: `--check`, `--dump`, `--help`, `--version`.

@@ -54,7 +54,6 @@ fn an_unknown_variable_is_a_warning() {
         &[],
         &[
             ("COLORS_READONLY", "true"),
-            ("COLORS_LISTN", "80"),
             ("COLORS_PORT", "80"),
             ("COLORS_XYZZY", "1"),
             ("COLORS_CHECK", "true"),
@@ -64,16 +63,14 @@ fn an_unknown_variable_is_a_warning() {
     );
     let log = server.stop();
     for expected in [
-        "[WARN] the variable COLORS_READONLY is unknown and does nothing; did you mean \
-         COLORS_READ_ONLY?",
-        "[WARN] the variable COLORS_LISTN is unknown and does nothing; did you mean COLORS_LISTEN?",
-        "[WARN] the variable COLORS_PORT is unknown and does nothing; did you mean COLORS_LISTEN?",
+        "[WARN] the variable COLORS_READONLY is unknown and does nothing",
+        "[WARN] the variable COLORS_PORT is unknown and does nothing",
         "[WARN] the variable COLORS_XYZZY is unknown and does nothing",
         "[WARN] the variable COLORS_CHECK is unknown and does nothing",
     ] {
         assert!(log.lines().any(|line| line.ends_with(expected)), "{log}");
     }
-    assert_eq!(log.matches("WARN").count(), 5, "{log}");
+    assert_eq!(log.matches("WARN").count(), 4, "{log}");
     assert!(log.lines().next().unwrap().contains("listening on"), "{log}");
 }
 
