@@ -2,6 +2,7 @@
 //! and a list. Knows nothing of how a list is changed.
 
 use std::fmt;
+use std::marker::PhantomData;
 
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
@@ -87,7 +88,7 @@ pub(crate) fn from_create(content: &[u8]) -> Result<Color, JsonError> {
             "there is no content, send an object with the strings \"name\" and \"value\"",
         ));
     }
-    parse(content, SEND, COLOR_FORM)
+    parse(content, SEND, COLOR_FORM).map(|Object(color)| color)
 }
 
 /// Reads the content of an update: an object whose optional string `value` is the new value; `name`
@@ -100,27 +101,23 @@ pub(crate) fn from_update(content: &[u8]) -> Result<Option<String>, JsonError> {
         #[serde(default, deserialize_with = "not_null")]
         value: Option<String>,
     }
-    if content.is_empty() {
-        return Ok(None);
-    }
-    match first_byte(content) {
-        Some(b'{') => parse::<Update>(content, SEND, COLOR_FORM).map(|update| update.value),
-        // Not an object: refused with the message that a create has.
-        _ => parse::<Color>(content, SEND, COLOR_FORM).map(|_| None),
-    }
+    let content = if content.is_empty() { b"{}" } else { content };
+    parse(content, SEND, COLOR_FORM).map(|Object(Update { value })| value)
 }
 
 /// Reads the content of an update that creates the color if it is not there: `value` is required.
 pub(crate) fn from_create_named(name: &str, content: &[u8]) -> Result<Color, JsonError> {
-    if name.len() > NAME_BYTES_MAX {
-        let length = name.len();
-        return Err(JsonError::without_place(format!(
-            "the name in the path has {length} bytes, at most {NAME_BYTES_MAX} are allowed"
-        )));
-    }
+    check_length(name, "the name in the path").map_err(JsonError::without_place)?;
     match from_update(content)? {
         Some(value) => Ok(Color::new(name, &value)),
         None => Err(JsonError::without_place("missing field `value`, which a new color needs")),
+    }
+}
+
+fn check_length(name: &str, what: &str) -> Result<(), String> {
+    match name.len() {
+        0..=NAME_BYTES_MAX => Ok(()),
+        length => Err(format!("{what} has {length} bytes, at most {NAME_BYTES_MAX} are allowed")),
     }
 }
 
@@ -189,28 +186,35 @@ fn text(content: &[u8]) -> Result<&str, JsonError> {
     })
 }
 
-/// Reads only an object. What serde derives would take an array of the fields as well.
+/// A color, or an update of one, that is read only from an object. What serde derives would take an
+/// array of the fields as well.
+struct Object<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Object(PhantomData))
+    }
+}
+
+/// The visitor by which an `Object<T>` is read.
+impl<'de, T: Deserialize<'de>> Visitor<'de> for Object<PhantomData<T>> {
+    type Value = Object<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(COLOR_FORM)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+    }
+}
+
+/// To be read as an [`Object`]: this alone would take an array as well.
 impl<'de> Deserialize<'de> for Color {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct ColorVisitor;
-        impl<'de> Visitor<'de> for ColorVisitor {
-            type Value = Color;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(COLOR_FORM)
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Color, A::Error> {
-                let fields = ColorFields::deserialize(MapAccessDeserializer::new(map))?;
-                match fields.name.len() {
-                    0..=NAME_BYTES_MAX => Ok(Color::new(&fields.name, &fields.value)),
-                    length => Err(A::Error::custom(format_args!(
-                        "field \"name\" has {length} bytes, at most {NAME_BYTES_MAX} are allowed"
-                    ))),
-                }
-            }
-        }
-        deserializer.deserialize_any(ColorVisitor)
+        let ColorFields { name, value } = ColorFields::deserialize(deserializer)?;
+        check_length(&name, "field \"name\"").map_err(D::Error::custom)?;
+        Ok(Color::new(&name, &value))
     }
 }
 
@@ -229,7 +233,8 @@ impl<'de> Deserialize<'de> for Colors {
                 let colors = (1..).map_while(|number| {
                     // serde_json takes line and column from the end of this text.
                     let wrong = |error| A::Error::custom(format_args!("color {number}: {error}"));
-                    array.next_element::<Color>().map_err(wrong).transpose()
+                    let color = array.next_element().map_err(wrong).transpose()?;
+                    Some(color.map(|Object(color)| color))
                 });
                 colors.collect()
             }
