@@ -20,7 +20,7 @@ const AUTHORITY: ProtocolError =
 
 /// Longest wait, in seconds. A client that asks for more gets its answer after this time, and can
 /// ask again.
-const WAIT_SECONDS_MAX: u64 = 300;
+const WAIT_SECONDS_MAX: u16 = 300;
 
 /// A request whose head has arrived.
 pub(super) struct Incoming {
@@ -87,12 +87,10 @@ pub(super) fn parse(head: &[u8], content_max: usize) -> Result<Incoming, Protoco
     lines.parse_conditions(&method);
     let host = lines.host(target)?;
     let framing = lines.framing(content_max)?;
-    if let Some(host) = host
-        && (host.needs_dns || lines.kept.is_some())
-    {
+    let has_origin = lines.kept.as_ref().is_some_and(|fields| fields.origin.is_some());
+    if let Some(host) = host.filter(|host| host.needs_dns || has_origin) {
         let fields = lines.kept();
-        let is_kept = host.needs_dns || fields.origin.is_some();
-        fields.host = is_kept.then(|| host.as_str().to_owned());
+        fields.host = Some(host.as_str().to_owned());
         fields.needs_dns = host.needs_dns;
     }
     let request = Request {
@@ -219,10 +217,7 @@ impl<'a> FieldLines<'a> {
     }
 
     /// The host that the request is for (RFC 9112 §3.2).
-    fn host<'t>(&self, target: &'t str) -> Result<Option<Host<'t>>, ProtocolError>
-    where
-        'a: 't,
-    {
+    fn host(&self, target: &'a str) -> Result<Option<Host<'a>>, ProtocolError> {
         let host = match self.host {
             Some(value) => Some(Host::parse(value).ok_or(ProtocolError::HOST)?),
             None if self.is_1_1 => return Err(ProtocolError::HOST),
@@ -289,33 +284,22 @@ fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// The seconds of a preference, if it is `wait` (RFC 7240 §4.3). Quotes and parameters, which no
 /// client sends with it, are not understood.
 fn wait(preference: &[u8]) -> Option<u16> {
-    let equals = preference.iter().position(|byte| *byte == b'=')?;
-    let (name, digits) =
-        (preference[..equals].trim_ascii_end(), preference[equals + 1..].trim_ascii_start());
-    if !name.eq_ignore_ascii_case(b"wait")
-        || digits.is_empty()
-        || !digits.iter().all(u8::is_ascii_digit)
-    {
-        return None;
-    }
-    // Digits that do not fit into a u64 are a number above the limit.
-    let seconds = parse_digits(digits, 10).unwrap_or(WAIT_SECONDS_MAX);
-    Some(seconds.min(WAIT_SECONDS_MAX) as u16)
+    let (name, digits) = str::from_utf8(preference).ok()?.split_once('=')?;
+    let digits = digits.trim_ascii();
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let is_wait = is_number && name.trim_ascii().eq_ignore_ascii_case("wait");
+    // Digits that do not fit into a u16 are a number above the limit.
+    is_wait.then(|| digits.parse().unwrap_or(WAIT_SECONDS_MAX).min(WAIT_SECONDS_MAX))
 }
 
 /// True if the value of Accept (RFC 9110 §12.5.1) has `text/html` itself, as browsers send it when
 /// they open a page, whatever its weight. `*/*`, which curl and `fetch` send, and `text/*` do not
 /// count. A comma or semicolon within a quoted string, which no browser sends, separates as well.
 fn asks_for_html(value: &[u8]) -> bool {
-    const HTML: &[u8] = b"text/html";
-    let is_html = |range: &[u8]| {
-        let Some((name, rest)) = range.trim_ascii_start().split_at_checked(HTML.len()) else {
-            return false;
-        };
-        let rest = rest.trim_ascii_start();
-        name.eq_ignore_ascii_case(HTML) && (rest.is_empty() || rest.starts_with(b";"))
-    };
-    value.split(|byte| *byte == b',').any(is_html)
+    value.split(|byte| *byte == b',').any(|range| {
+        let name = range.split(|byte| *byte == b';').next().unwrap_or_default();
+        name.trim_ascii().eq_ignore_ascii_case(b"text/html")
+    })
 }
 
 #[cfg(test)]
