@@ -48,7 +48,7 @@
 //!   - `database/data_path`: what is at the path of `--data`, before SQLite opens it
 //!   - `database/new_file`: makes FILE at the first start
 //!   - `database/locks`: keeps out a second service
-//!   - `database/connection`: an open database, its reads and saves
+//!   - `database/open_database`: an open database, its reads and saves
 //!   - `database/rows`: the table of colors in SQL
 //!   - `database/wal_files`: FILE, FILE-wal and FILE-shm of a database that is open
 //!   - `database/error`: why a database cannot be used

@@ -9,7 +9,7 @@
 //! | what is at the path of `--data`, and may this process write there? | `data_path` |
 //! | how does a start make FILE, so that it is whole? | `new_file` |
 //! | what keeps out a second service? | `locks` |
-//! | how is FILE opened, read, saved to and closed? what have others committed? | `connection` |
+//! | how is FILE opened, read, saved to and closed? what have others committed? | `open_database` |
 //! | which table does FILE have, and what if that changes? | `rows` |
 //! | are FILE, FILE-wal and FILE-shm those that were opened, and is there room? | `wal_files` |
 //! | why can FILE not be used, and what is to be done? | `error` |
@@ -55,20 +55,20 @@
 //! (<https://sqlite.org/howtocorrupt.html>, section 2.2): here, the connection is closed first.
 //!
 //! [`LOCK_TIME`]: locks::LOCK_TIME
-//! [`BUSY_TIME`]: connection::BUSY_TIME
-//! [`TRY_TIME`]: connection::TRY_TIME
+//! [`BUSY_TIME`]: open_database::BUSY_TIME
+//! [`TRY_TIME`]: open_database::TRY_TIME
 
-mod connection;
 mod data_path;
 mod error;
 mod locks;
 mod new_file;
+mod open_database;
 mod rows;
 mod wal_files;
 
-pub(super) use connection::{BUSY_TIME, TRY_TIME};
-pub(crate) use connection::{Database, read_only};
 pub(crate) use data_path::{check_writable, locate};
 pub(crate) use error::DatabaseError;
 pub(crate) use locks::lock_file;
 pub(crate) use new_file::{check_new_file, lock_or_make};
+pub(super) use open_database::{BUSY_TIME, TRY_TIME};
+pub(crate) use open_database::{Database, read_only};

@@ -317,5 +317,5 @@ impl Database {
 }
 
 #[cfg(test)]
-#[path = "connection_tests.rs"]
+#[path = "open_database_tests.rs"]
 mod tests;
