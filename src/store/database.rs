@@ -22,10 +22,10 @@
 //! | lock | on | had by | waited for by |
 //! |---|---|---|---|
 //! | service | FILE, flock(2) | a service, until it ends | a start, [`LOCK_TIME`] |
-//! | making | the directory, flock(2) | a start, while it makes FILE | another such, [`LOCK_TIME`] |
-//! | shared | FILE, shared bytes | each connection, until it is closed | who has it exclusive, [`BUSY_TIME`] |
+//! | making | the directory, flock(2) | a start that makes FILE | another such, [`LOCK_TIME`] |
+//! | shared | FILE, shared bytes | each open connection | who wants it exclusive, [`BUSY_TIME`] |
 //! | exclusive | FILE, all lock bytes | a change without a WAL | who opens it, [`BUSY_TIME`] |
-//! | in use | FILE-shm, byte 128 | each connection, until it is closed | nobody |
+//! | in use | FILE-shm, byte 128 | each open connection | nobody |
 //! | recovery | FILE-shm, bytes 120 to 122 | the first connection | others, [`BUSY_TIME`] |
 //! | read mark | FILE-shm, a byte of 123 to 127 | each transaction | nobody |
 //! | write | FILE-shm, byte 120 | a transaction that writes | a save, [`BUSY_TIME`] |

@@ -195,8 +195,8 @@ pub(super) fn give_owner_and_mode_of(other: &Metadata, file: &File) -> io::Resul
 /// The error when a file is not the one that was opened, or lacks pages.
 pub(super) fn replaced(path: &Path) -> DatabaseError {
     DatabaseError::Unusable(format!(
-        "{} was removed, replaced or cut short; move it back (a copy is another file), or save what \
-         GET /colors answers and restart",
+        "{} was removed, replaced or cut short; move it back (a copy is another file), or save \
+         what GET /colors answers and restart",
         path.file_name().unwrap_or_default().display()
     ))
 }
