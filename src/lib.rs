@@ -47,7 +47,7 @@
 //!   - `database`: which of the files below one needs for what, and all locks on FILE
 //!   - `database/data_path`: what is at the path of `--data`, before SQLite opens it
 //!   - `database/new_file`: makes FILE at the first start
-//!   - `database/locks`: keeps out a second service
+//!   - `database/locks`: keeps out a second service, and waits for what is busy
 //!   - `database/open_database`: an open database, its reads and saves
 //!   - `database/rows`: the table of colors in SQL
 //!   - `database/wal_files`: FILE, FILE-wal and FILE-shm of a database that is open
@@ -60,7 +60,7 @@
 //!   - `request`: a request as a value
 //!   - `response`: a response as a value, and its head as bytes; the value of Date
 //! - what all of them may use
-//!   - `files`: which file is which, and waits of limited length
+//!   - `file_id`: which file is which
 //!   - `options`: options, from the command line and the environment; it knows the types of all
 //!     values, also those of the groups above
 //!   - `blob`: bytes with a tag that many share
@@ -117,7 +117,7 @@ mod conditions;
 #[cfg(test)]
 mod documents_tests;
 mod failure;
-mod files;
+mod file_id;
 mod follower;
 #[cfg(fuzzing)]
 #[path = "../fuzz/seam/fuzzing.rs"]

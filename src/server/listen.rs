@@ -17,7 +17,7 @@ use rustix::fs::{Access, Mode};
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
-use crate::files::FileId;
+use crate::file_id::FileId;
 
 /// Length of the kernel's queue of connections that are not accepted yet. The kernel caps it at
 /// `net.core.somaxconn`, 4,096 by default.

@@ -1,18 +1,24 @@
 //! Keeps out a second service by a lock on FILE, to which other programs pay no attention.
+//! Has the wait of limited length for what another program keeps busy.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
 
 use super::{DatabaseError, data_path};
-use crate::files::{is_at, within};
+use crate::file_id::FileId;
 
 /// Longest wait of a start for another process of the service to stop, which takes 5 s at most.
 pub(super) const LOCK_TIME: Duration = Duration::from_secs(6);
+
+/// Time between two tries. flock(2) has no wait of limited length. The pause is short, since a
+/// program that takes SQLite's write lock again and again leaves that lock free for moments only.
+pub(super) const RETRY_PAUSE: Duration = Duration::from_millis(1);
 
 /// Locks FILE against other processes of the service. `None` if there is no FILE. Fails with `Busy`
 /// if another process has the lock for [`LOCK_TIME`].
@@ -42,10 +48,32 @@ pub(super) fn lock_directory(path: &Path) -> Result<File, DatabaseError> {
 }
 
 fn lock(file: &File, path: &Path) -> Result<(), DatabaseError> {
-    let locked = within(LOCK_TIME, || match file.try_lock() {
-        Ok(()) => Some(Ok(())),
-        Err(TryLockError::Error(error)) => Some(Err(data_path::refused("lock", path, &error))),
-        Err(TryLockError::WouldBlock) => None,
-    });
-    locked.unwrap_or(Err(DatabaseError::Busy))
+    retry_while_busy(LOCK_TIME, || {
+        file.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => DatabaseError::Busy,
+            TryLockError::Error(error) => data_path::refused("lock", path, &error),
+        })
+    })
+}
+
+/// Whether this is the file at a path.
+fn is_at(file: &File, path: &Path) -> bool {
+    let id = |file: Metadata| FileId::of(&file);
+    let there = fs::metadata(path).map(id).ok();
+    there.is_some() && there == file.metadata().map(id).ok()
+}
+
+/// Tries until the result is not `Busy`, with pauses, for no longer than `time`.
+pub(super) fn retry_while_busy<T>(
+    time: Duration,
+    mut attempt: impl FnMut() -> Result<T, DatabaseError>,
+) -> Result<T, DatabaseError> {
+    let begun = Instant::now();
+    loop {
+        let result = attempt();
+        if !matches!(result, Err(DatabaseError::Busy)) || begun.elapsed() >= time {
+            return result;
+        }
+        sleep(RETRY_PAUSE);
+    }
 }

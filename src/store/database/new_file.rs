@@ -18,7 +18,7 @@ use rustix::io::Errno;
 
 use super::wal_files::give_owner_and_mode_of;
 use super::{DatabaseError, data_path, locks, rows};
-use crate::files::FileId;
+use crate::file_id::FileId;
 use crate::store::Colors;
 
 /// Mode of a new file, less what the umask takes. SQLite gives FILE-wal and FILE-shm the mode and

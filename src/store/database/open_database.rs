@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Params};
 
+use super::locks::{RETRY_PAUSE, retry_while_busy};
 use super::rows::{self, query_value, quick_check, read_list};
 use super::wal_files::{self, WalFiles};
 use super::{DatabaseError, data_path};
-use crate::files::{RETRY_PAUSE, within};
 use crate::store::{Color, Colors, Edit};
 
 /// Longest wait of a save or a read for another program that writes.
@@ -45,11 +45,7 @@ pub(crate) struct Database {
 /// that may not, as in `colors-backup.service`, for which all file systems are read-only. Recovers
 /// nothing, so it may fail after a kill.
 pub(crate) fn read_only(path: &Path) -> Result<Colors, DatabaseError> {
-    let found = within(BUSY_TIME, || match try_read_only(path) {
-        Err(DatabaseError::Busy) => None,
-        found => Some(found),
-    });
-    found.unwrap_or(Err(DatabaseError::Busy))
+    retry_while_busy(BUSY_TIME, || try_read_only(path))
 }
 
 /// Fails with `Busy` if another program opens or closes the database meanwhile.

@@ -12,7 +12,7 @@ use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::{DatabaseError, data_path};
-use crate::files::FileId;
+use crate::file_id::FileId;
 
 /// The wal-index in FILE-shm consists of blocks of this many bytes, each for this many frames of
 /// FILE-wal (<https://sqlite.org/walformat.html>, section 2.2).

@@ -1,0 +1,17 @@
+//! Which file is which, whatever its path.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt as _;
+
+/// Device and inode, which no other file has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    pub(crate) fn of(file: &Metadata) -> Self {
+        Self { device: file.dev(), inode: file.ino() }
+    }
+}
