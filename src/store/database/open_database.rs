@@ -11,7 +11,7 @@ use rusqlite::{Connection, OpenFlags, Params};
 
 use super::locks::{RETRY_PAUSE, retry_while_busy};
 use super::rows::{self, query_value, quick_check, read_list};
-use super::wal_files::{self, WalFiles};
+use super::wal_files::{self, PAGE_BYTES_MIN, WalFiles};
 use super::{DatabaseError, data_path};
 use crate::store::{Color, Colors, Edit};
 
@@ -165,7 +165,7 @@ impl Database {
         }
         let found = self.begin_transaction("BEGIN IMMEDIATE", known)?;
         if has_failed {
-            data_path::sync_directory(self.files.wal())?;
+            data_path::sync_directory(&self.files.wal.path)?;
             rewrite_page(&self.connection)?;
         }
         Ok(found)
@@ -214,11 +214,11 @@ impl Database {
         let Some(shorter) = self.files.shorter() else { return Ok(()) };
         let cut = wal_files::replaced(shorter);
         // SQLite would remove FILE-wal if FILE had 0 bytes or 1.
-        if !self.files.has_page() {
+        if self.files.file_length() < PAGE_BYTES_MIN {
             return Err(cut);
         }
         let is_whole = || {
-            let connection = open_connection(self.files.path())?;
+            let connection = open_connection(&self.files.file.path)?;
             quick_check(&connection)?;
             read_list(&connection, known)
         };

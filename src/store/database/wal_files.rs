@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use rustix::io::{Errno, retry_on_intr};
 
-use super::{DatabaseError, data_path};
+use super::DatabaseError;
+use super::data_path::{refused, with_suffix};
 use crate::file_id::FileId;
 
 /// The wal-index in FILE-shm consists of blocks of this many bytes, each for this many frames of
@@ -20,27 +21,50 @@ const SHM_BLOCK_BYTES: u64 = 32 * 1024;
 const SHM_BLOCK_FRAMES: u64 = 4096;
 
 /// Bytes of SQLite's shortest page. A frame of FILE-wal is a page with a header.
-const PAGE_BYTES_MIN: u64 = 512;
+pub(super) const PAGE_BYTES_MIN: u64 = 512;
 
 /// The files of a database. Make this before the connection, and drop it after the connection: see
 /// [`Database`](super::Database).
 pub(super) struct WalFiles {
-    /// FILE as `--data` names it, FILE-wal and FILE-shm, each with its identity; `None`
-    /// until SQLite has opened it.
-    opened: [(PathBuf, Option<FileId>); 3],
+    /// FILE, as `--data` names it.
+    pub(super) file: OpenedFile,
+    /// FILE-wal, by a path without links.
+    pub(super) wal: OpenedFile,
     pub(super) shm: SharedMemory,
+    /// The greatest lengths in bytes of FILE and FILE-wal since they were last known to be whole.
+    whole_file: u64,
+    whole_wal: u64,
     /// The most bytes of pages that FILE-wal can have after the save that is under way.
     wal_bytes_max: u64,
-    /// The greatest lengths in bytes of FILE and FILE-wal since they were last known to be whole.
-    whole_lengths: [u64; 2],
+}
+
+/// A file that SQLite opens by its path.
+pub(super) struct OpenedFile {
+    pub(super) path: PathBuf,
+    /// `None` until SQLite has opened it.
+    id: Option<FileId>,
+}
+
+impl OpenedFile {
+    /// What is at the path, if that is the file that was opened.
+    fn there(&self) -> Option<Metadata> {
+        fs::metadata(&self.path).ok().filter(|file| self.id.is_none_or(|id| id == FileId::of(file)))
+    }
+
+    /// Fails if the file that was opened is not at the path. Returns its length in bytes.
+    fn check(&mut self) -> Result<u64, DatabaseError> {
+        let there = self.there().ok_or_else(|| replaced(&self.path))?;
+        self.id = Some(FileId::of(&there));
+        Ok(there.len())
+    }
 }
 
 /// FILE-shm, which has the wal-index, and which SQLite maps into memory. Writing to that memory is
 /// a SIGBUS where the file has ended, or where the disk has no room for a block of it. SQLite makes
 /// room by writing one byte in 4,096, which is too few on a file system with smaller blocks.
 pub(super) struct SharedMemory {
-    file: File,
-    path: PathBuf,
+    file: OpenedFile,
+    descriptor: File,
     /// The length in bytes that this process has allocated. If the file is shorter, it was cut.
     allocated: u64,
 }
@@ -49,18 +73,18 @@ impl SharedMemory {
     /// Opens FILE-shm, or creates it as SQLite would. One that stays when SQLite then refuses FILE
     /// does no harm: the next program that opens the database uses it.
     fn open(path: &Path) -> Result<Self, DatabaseError> {
-        let shm = data_path::with_suffix(path, "-shm");
-        let failed = |error: io::Error| data_path::refused("open", &shm, &error);
+        let shm = with_suffix(path, "-shm");
+        let failed = |error: io::Error| refused("open", &shm, &error);
         let owner = fs::metadata(path).map_err(failed)?;
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(owner.mode() & 0o777);
         // Like SQLite: somebody else may own the directory.
         options.custom_flags(OFlags::NOFOLLOW.bits() as i32);
-        let file = options.open(&shm).map_err(failed)?;
+        let descriptor = options.open(&shm).map_err(failed)?;
         // SQLite does the same (os_unix.c). Only root may give files away. Other users own FILE
         // themselves in most cases.
-        let _ = give_owner_and_mode_of(&owner, &file);
-        Ok(Self { file, path: shm, allocated: 0 })
+        let _ = give_owner_and_mode_of(&owner, &descriptor);
+        Ok(Self { file: OpenedFile { path: shm, id: None }, descriptor, allocated: 0 })
     }
 
     /// Allocates what SQLite will map for a FILE-wal of this many bytes, whatever the length of its
@@ -68,29 +92,27 @@ impl SharedMemory {
     fn allocate(&mut self, wal_bytes: u64) -> Result<(), DatabaseError> {
         let frames = wal_bytes / PAGE_BYTES_MIN;
         let needed = SHM_BLOCK_BYTES * (frames / SHM_BLOCK_FRAMES + 2);
-        if needed > self.allocated {
-            let allocated =
-                retry_on_intr(|| fallocate(&self.file, FallocateFlags::empty(), 0, needed));
-            match allocated {
-                Ok(()) => self.allocated = needed,
-                // The file system cannot allocate in advance.
-                Err(Errno::OPNOTSUPP) => self.allocated = self.length(),
-                Err(error) => {
-                    return Err(data_path::refused("allocate", &self.path, &error.into()));
-                }
-            }
+        if needed <= self.allocated {
+            return Ok(());
         }
+        let allocate = || fallocate(&self.descriptor, FallocateFlags::empty(), 0, needed);
+        self.allocated = match retry_on_intr(allocate) {
+            Ok(()) => needed,
+            // The file system cannot allocate in advance.
+            Err(Errno::OPNOTSUPP) => self.length(),
+            Err(error) => return Err(refused("allocate", &self.file.path, &error.into())),
+        };
         Ok(())
     }
 
     fn length(&self) -> u64 {
-        self.file.metadata().map_or(0, |file| file.len())
+        self.descriptor.metadata().map_or(0, |file| file.len())
     }
 
     /// Fails if the file lacks some of what SQLite has mapped. Do not call SQLite then: it could
     /// end the process by a SIGBUS.
     pub(super) fn check(&self) -> Result<(), DatabaseError> {
-        if self.length() < self.allocated { Err(replaced(&self.path)) } else { Ok(()) }
+        if self.length() < self.allocated { Err(replaced(&self.file.path)) } else { Ok(()) }
     }
 }
 
@@ -100,12 +122,11 @@ impl WalFiles {
     /// Allocates FILE-shm for the present length of FILE-wal, and fails if the disk has no room for
     /// that. If no other program has FILE-shm open, SQLite will cut it and make it again.
     pub(super) fn new(given: &Path, path: &Path) -> Result<Self, DatabaseError> {
-        let beside = |suffix| data_path::with_suffix(path, suffix);
-        let opened = [given.to_owned(), beside("-wal"), beside("-shm")].map(|path| (path, None));
+        let file = OpenedFile { path: given.to_owned(), id: None };
+        let wal = OpenedFile { path: with_suffix(path, "-wal"), id: None };
         let mut shm = SharedMemory::open(path)?;
-        let wal = fs::metadata(&opened[1].0).map_or(0, |file| file.len());
-        shm.allocate(wal)?;
-        Ok(Self { opened, shm, wal_bytes_max: 0, whole_lengths: [0; 2] })
+        shm.allocate(wal.there().map_or(0, |wal| wal.len()))?;
+        Ok(Self { file, wal, shm, whole_file: 0, whole_wal: 0, wal_bytes_max: 0 })
     }
 
     /// Notes which files SQLite has opened.
@@ -118,18 +139,11 @@ impl WalFiles {
     /// Fails if a file is not the one that was opened, or FILE-shm was cut. Otherwise makes room in
     /// FILE-shm for a save that adds no text.
     pub(super) fn check(&mut self) -> Result<(), DatabaseError> {
-        let mut lengths = [0; 3];
-        for ((path, opened), length) in self.opened.iter_mut().zip(&mut lengths) {
-            let file = fs::metadata(&*path).map_err(|_| replaced(path))?;
-            let id = FileId::of(&file);
-            if *opened.get_or_insert(id) != id {
-                return Err(replaced(path));
-            }
-            *length = file.len();
-        }
-        let [file, wal, _] = lengths;
-        let [whole_file, whole_wal] = self.whole_lengths;
-        self.whole_lengths = [whole_file.max(file), whole_wal.max(wal)];
+        let file = self.file.check()?;
+        let wal = self.wal.check()?;
+        self.shm.file.check()?;
+        self.whole_file = self.whole_file.max(file);
+        self.whole_wal = self.whole_wal.max(wal);
         self.shm.check()?;
         // What FILE-wal has, and each page that the save changes once. Without new text, it cannot
         // change more pages than FILE and FILE-wal have.
@@ -139,43 +153,32 @@ impl WalFiles {
 
     /// Returns FILE or FILE-wal if that has become shorter since it was last known to be whole.
     pub(super) fn shorter(&self) -> Option<&Path> {
-        let lengths = self.lengths();
-        let place = (0..2).find(|place| lengths[*place] < self.whole_lengths[*place])?;
-        Some(&self.opened[place].0)
+        if self.file_length() < self.whole_file {
+            return Some(&self.file.path);
+        }
+        (self.wal_length() < self.whole_wal).then_some(&self.wal.path)
     }
 
     /// Notes that both files are whole as they are.
     pub(super) fn note_whole(&mut self) {
-        self.whole_lengths = self.lengths();
+        self.whole_file = self.file_length();
+        self.whole_wal = self.wal_length();
     }
 
     /// Notes that FILE-wal is whole as it is. SQLite may have cut it in a commit.
     pub(super) fn note_committed(&mut self) {
-        self.whole_lengths[1] = self.lengths()[1];
+        self.whole_wal = self.wal_length();
     }
 
-    /// Whether FILE has at least one page.
-    pub(super) fn has_page(&self) -> bool {
-        self.lengths()[0] >= PAGE_BYTES_MIN
+    /// In bytes; 0 if FILE was removed.
+    pub(super) fn file_length(&self) -> u64 {
+        fs::metadata(&self.file.path).map_or(0, |file| file.len())
     }
 
-    /// The lengths in bytes of FILE and FILE-wal. A FILE-wal that was removed counts as whole:
-    /// SQLite still writes to it, and its length cannot be read by its name.
-    fn lengths(&self) -> [u64; 2] {
-        let [(file, _), (wal, opened), _] = &self.opened;
-        let file = fs::metadata(file).map_or(0, |file| file.len());
-        let wal = fs::metadata(wal).ok().filter(|wal| *opened == Some(FileId::of(wal)));
-        [file, wal.map_or(u64::MAX, |wal| wal.len())]
-    }
-
-    /// FILE-wal, by a path without links.
-    pub(super) fn wal(&self) -> &Path {
-        &self.opened[1].0
-    }
-
-    /// FILE, as `--data` names it.
-    pub(super) fn path(&self) -> &Path {
-        &self.opened[0].0
+    /// In bytes. A FILE-wal that was removed counts as whole: SQLite still writes to it, and its
+    /// length cannot be read by its name.
+    fn wal_length(&self) -> u64 {
+        self.wal.there().map_or(u64::MAX, |wal| wal.len())
     }
 
     /// Makes room in FILE-shm for a save that adds this many bytes of text. The pages of its rows
