@@ -24,19 +24,56 @@ pub(super) const VERSION: i32 = 1;
 const PATH_BYTES_MAX: usize = 512 - 8;
 const FILE_NAME_BYTES_MAX: usize = 255 - 8;
 
-/// True if there is a database of colors, false if the file is missing or empty; an error for
-/// anything else.
+/// Where the file of `--data` is, without links, and whether it has a list.
+pub(crate) fn locate(given: &Path) -> Result<(PathBuf, bool), DatabaseError> {
+    let path = resolve(given);
+    let last = given.as_os_str().as_bytes().rsplit(|byte| *byte == b'/').next();
+    if matches!(last, Some(b"" | b"." | b"..")) || path.is_dir() {
+        let reason = "it names a directory; name a file in it with --data";
+        return Err(DatabaseError::Unusable(reason.to_owned()));
+    }
+    check_path_length(&path)?;
+    let has_list = has_list(&path)?;
+    Ok((path, has_list))
+}
+
+/// Where a path leads, as an absolute path. Follows links even to a file that does not exist.
+fn resolve(path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
+    // The kernel follows as many links (path_resolution(7)).
+    for _ in 0..40 {
+        let Ok(target) = fs::read_link(&path) else { break };
+        path = path.parent().unwrap_or(Path::new("")).join(target);
+    }
+    std::path::absolute(&path).unwrap_or(path)
+}
+
+/// Fails if FILE, an absolute path without links at its end, is in no directory, or has a path that
+/// is too long for SQLite.
+fn check_path_length(path: &Path) -> Result<(), DatabaseError> {
+    let directory = directory_of(path);
+    let full = fs::canonicalize(directory).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => DatabaseError::Unusable(format!(
+            "no such directory; create it with mkdir -p {}",
+            directory.display()
+        )),
+        _ => refused("search", directory, &error),
+    })?;
+    let name = path.file_name().unwrap_or_default();
+    if full.join(name).as_os_str().len() > PATH_BYTES_MAX || name.len() > FILE_NAME_BYTES_MAX {
+        return Err(DatabaseError::Unusable(format!(
+            "its path is too long: SQLite takes {PATH_BYTES_MAX} bytes, and {FILE_NAME_BYTES_MAX} \
+             of them for its name; name another file with --data"
+        )));
+    }
+    Ok(())
+}
+
+/// True if there is a database of colors at a path without links, false if the file is missing or
+/// empty; an error for anything else.
 pub(super) fn has_list(path: &Path) -> Result<bool, DatabaseError> {
     let unusable = |reason: &str| Err(DatabaseError::Unusable(reason.to_owned()));
-    let last = path.as_os_str().as_bytes().rsplit(|byte| *byte == b'/').next();
-    let is_directory = matches!(last, Some(b"" | b"." | b".."));
-    let path = &resolve(path);
-    let there = fs::metadata(path);
-    if is_directory || there.as_ref().is_ok_and(fs::Metadata::is_dir) {
-        return unusable("it names a directory; name a file in it with --data");
-    }
-    check_path_length(path)?;
-    match there {
+    match fs::metadata(path) {
         Ok(there) if !there.is_file() => {
             return unusable("it is not a regular file; name another file with --data");
         }
@@ -70,27 +107,6 @@ pub(super) fn has_list(path: &Path) -> Result<bool, DatabaseError> {
     }
 }
 
-/// Fails if FILE, an absolute path without links at its end, is in no directory, or has a path that
-/// is too long for SQLite.
-fn check_path_length(path: &Path) -> Result<(), DatabaseError> {
-    let directory = directory_of(path);
-    let full = fs::canonicalize(directory).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => DatabaseError::Unusable(format!(
-            "no such directory; create it with mkdir -p {}",
-            directory.display()
-        )),
-        _ => refused("search", directory, &error),
-    })?;
-    let name = path.file_name().unwrap_or_default();
-    if full.join(name).as_os_str().len() > PATH_BYTES_MAX || name.len() > FILE_NAME_BYTES_MAX {
-        return Err(DatabaseError::Unusable(format!(
-            "its path is too long: SQLite takes {PATH_BYTES_MAX} bytes, and {FILE_NAME_BYTES_MAX} \
-             of them for its name; name another file with --data"
-        )));
-    }
-    Ok(())
-}
-
 /// Makes the names of FILE and of the files beside it durable.
 pub(super) fn sync_directory(path: &Path) -> Result<(), DatabaseError> {
     let directory = directory_of(path);
@@ -102,11 +118,6 @@ pub(super) fn sync_directory(path: &Path) -> Result<(), DatabaseError> {
             directory.display()
         ))
     })
-}
-
-/// Where the file of `--data` is, without links, and whether it has a list.
-pub(crate) fn locate(file: &Path) -> Result<(PathBuf, bool), DatabaseError> {
-    has_list(file).map(|has_list| (resolve(file), has_list))
 }
 
 /// Fails if this process may not write a file, or may not create files in its directory.
@@ -153,17 +164,6 @@ pub(super) fn refused(operation: &'static str, path: &Path, error: &io::Error) -
         _ => (operation, path, format!("{error}; name another file with --data")),
     };
     DatabaseError::Unusable(format!("cannot {operation} {}: {cause}", path.display()))
-}
-
-/// Where a path leads, as an absolute path. Follows links even to a file that does not exist.
-fn resolve(path: &Path) -> PathBuf {
-    let mut path = path.to_owned();
-    // The kernel follows as many links (path_resolution(7)).
-    for _ in 0..40 {
-        let Ok(target) = fs::read_link(&path) else { break };
-        path = path.parent().unwrap_or(Path::new("")).join(target);
-    }
-    std::path::absolute(&path).unwrap_or(path)
 }
 
 pub(super) fn directory_of(path: &Path) -> &Path {
