@@ -29,6 +29,9 @@ const PRAGMAS: &str = "PRAGMA temp_store=MEMORY; PRAGMA cache_size=-512; PRAGMA 
 /// Returns a number that changes when another connection commits.
 const DATA_VERSION: &str = "PRAGMA data_version";
 
+/// With this setting, closing the connection leaves FILE-wal as it is.
+const KEEP_WAL: DbConfig = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+
 /// An open database. Its fields are dropped in their order: the connection before all descriptors
 /// of its files.
 pub(crate) struct Database {
@@ -143,8 +146,7 @@ impl Database {
         let connection = open_connection(path)?;
         let database = Self { connection, files, data_version: None, _lock: lock };
         // A FILE-wal that was there stays as it is when this fails or ends.
-        let no_checkpoint = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
-        database.connection.set_db_config(no_checkpoint, has_wal)?;
+        database.connection.set_db_config(KEEP_WAL, has_wal)?;
         quick_check(&database.connection)?;
         Ok(database)
     }
@@ -295,20 +297,17 @@ impl Database {
             forget(connection);
             return Err(error.to_string());
         }
+        let failed = |error| DatabaseError::from(error).to_string();
         // Does not wait for other programs: some, such as Litestream, read all the time.
-        let checkpointed = connection.busy_timeout(Duration::ZERO).and_then(|()| {
-            // The first column is 1 if another program reads or writes.
-            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))
-        });
-        let closed = match checkpointed {
-            Ok(0) => connection
-                // With this setting, closing removes FILE-wal.
-                .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
-                .and_then(|_| connection.close().map_err(|(_, error)| error)),
-            Ok(_) => return Err("another program has a transaction open".to_owned()),
-            Err(error) => Err(error),
-        };
-        closed.map_err(|error| DatabaseError::from(error).to_string())
+        connection.busy_timeout(Duration::ZERO).map_err(failed)?;
+        // The first column is 1 if another program reads or writes.
+        let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
+        if query_value::<bool>(&connection, checkpoint).map_err(failed)? {
+            return Err("another program has a transaction open".to_owned());
+        }
+        // Then closing removes FILE-wal.
+        connection.set_db_config(KEEP_WAL, false).map_err(failed)?;
+        connection.close().map_err(|(_, error)| failed(error))
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) const UPDATE: &str = "UPDATE color SET value = ?3 WHERE id = ?1";
 pub(super) const DELETE: &str = "DELETE FROM color WHERE id = ?1";
 pub(super) const DELETE_ALL: &str = "DELETE FROM color";
 
-/// The value that a query finds in its one row and column.
+/// The value that a query finds in its one row, in the first column.
 pub(super) fn query_value<T: FromSql>(connection: &Connection, query: &str) -> rusqlite::Result<T> {
     connection.prepare_cached(query)?.query_row([], |row| row.get(0))
 }
