@@ -104,7 +104,7 @@ impl Database {
         path: &Path,
         lock: File,
     ) -> Result<(Self, Colors), DatabaseError> {
-        let mut database = Self::open_unchanged(given, path, Some(lock))?;
+        let mut database = Self::open_checked(given, path, Some(lock))?;
         let connection = &mut database.connection;
         if query_value::<String>(connection, "PRAGMA journal_mode=WAL")? != "wal" {
             return Err(DatabaseError::Unusable(
@@ -131,24 +131,19 @@ impl Database {
     /// Reads the list of the database at a path without links, as a start would: recovers what a
     /// kill has left, and looks for damage. A service may be running on it.
     pub(crate) fn read(path: &Path) -> Result<Colors, DatabaseError> {
-        let database = Self::open_unchanged(path, path, None)?;
+        let database = Self::open_checked(path, path, None)?;
         read_list(&database.connection, &Colors::default())
     }
 
     /// Opens a database, and looks for damage.
-    fn open_unchanged(
-        given: &Path,
-        path: &Path,
-        lock: Option<File>,
-    ) -> Result<Self, DatabaseError> {
+    fn open_checked(given: &Path, path: &Path, lock: Option<File>) -> Result<Self, DatabaseError> {
         let files = WalFiles::new(given, path)?;
-        let has_wal = data_path::with_suffix(path, "-wal").exists();
+        let has_wal = files.wal.path.exists();
         let connection = open_connection(path)?;
-        let database = Self { connection, files, data_version: None, _lock: lock };
         // A FILE-wal that was there stays as it is when this fails or ends.
-        database.connection.set_db_config(KEEP_WAL, has_wal)?;
-        quick_check(&database.connection)?;
-        Ok(database)
+        connection.set_db_config(KEEP_WAL, has_wal)?;
+        quick_check(&connection)?;
+        Ok(Self { connection, files, data_version: None, _lock: lock })
     }
 
     /// Begins a save. Waits [`TRY_TIME`] for the write lock, and fails with `Busy` without it.
@@ -165,7 +160,7 @@ impl Database {
         if has_failed {
             self.data_version = None;
         }
-        let found = self.begin_transaction("BEGIN IMMEDIATE", known)?;
+        let found = self.begin_with("BEGIN IMMEDIATE", known)?;
         if has_failed {
             data_path::sync_directory(&self.files.wal.path)?;
             rewrite_page(&self.connection)?;
@@ -179,16 +174,14 @@ impl Database {
         &mut self,
         known: &Colors,
     ) -> Result<Option<Colors>, DatabaseError> {
-        let found = self.begin_transaction("BEGIN", known);
+        let found = self.begin_with("BEGIN", known);
         self.roll_back();
         found
     }
 
-    fn begin_transaction(
-        &mut self,
-        sql: &str,
-        known: &Colors,
-    ) -> Result<Option<Colors>, DatabaseError> {
+    /// Begins a transaction by a statement, which says whether it needs the write lock. Returns the
+    /// list if another program has committed since it was last read.
+    fn begin_with(&mut self, sql: &str, known: &Colors) -> Result<Option<Colors>, DatabaseError> {
         self.check_files(known)?;
         self.execute(sql, [])?;
         let data_version = Some(query_value(&self.connection, DATA_VERSION)?);
@@ -202,6 +195,7 @@ impl Database {
         Ok(Some(colors))
     }
 
+    /// Fails if FILE, FILE-wal or FILE-shm was removed, replaced or cut.
     fn check_files(&mut self, known: &Colors) -> Result<(), DatabaseError> {
         self.files.check()?;
         self.check_not_cut(known)
