@@ -44,58 +44,6 @@ pub(crate) struct Database {
     _lock: Option<File>,
 }
 
-/// Reads the list at a path without links by a connection that cannot write: for `--dump` where
-/// that may not, as in `colors-backup.service`, for which all file systems are read-only. Recovers
-/// nothing, so it may fail after a kill.
-pub(crate) fn read_only(path: &Path) -> Result<Colors, DatabaseError> {
-    retry_while_busy(BUSY_TIME, || try_read_only(path))
-}
-
-/// Fails with `Busy` if another program opens or closes the database meanwhile.
-fn try_read_only(path: &Path) -> Result<Colors, DatabaseError> {
-    // In WAL mode, SQLite makes FILE-wal and FILE-shm, unless it is told that nobody changes FILE.
-    // Nobody does while there is neither FILE-wal nor FILE-journal, and FILE keeps its time.
-    let unused_since = || {
-        let is_beside = |suffix| data_path::with_suffix(path, suffix).exists();
-        let is_used = is_beside("-wal") || is_beside("-journal");
-        if is_used { None } else { path.metadata().and_then(|file| file.modified()).ok() }
-    };
-    let before = unused_since();
-    let parameters = if before.is_some() { "?immutable=1" } else { "" };
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
-    let uri = format!("{}{parameters}", data_path::uri(path));
-    let found = Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
-        .map_err(DatabaseError::from)
-        .and_then(|connection| read_list(&connection, &Colors::default()));
-    if unused_since() == before { found } else { Err(DatabaseError::Busy) }
-}
-
-fn open_connection(path: &Path) -> rusqlite::Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut connection = Connection::open_with_flags(path, flags)?;
-    wait_for_locks(&mut connection, BUSY_TIME)?;
-    connection.execute_batch(PRAGMAS)?;
-    Ok(connection)
-}
-
-/// Sets how long the connection waits for a lock of another program.
-fn wait_for_locks(connection: &mut Connection, time: Duration) -> rusqlite::Result<()> {
-    // `tries`: how often SQLite has called this already for the same lock.
-    let mut begun = Instant::now();
-    connection.busy_handler(Some(move |tries| {
-        if tries == 0 {
-            begun = Instant::now();
-        }
-        sleep(RETRY_PAUSE);
-        begun.elapsed() < time
-    }))
-}
-
-/// Writes a frame to FILE-wal that changes nothing.
-fn rewrite_page(connection: &Connection) -> rusqlite::Result<()> {
-    connection.pragma_update(None, "application_id", data_path::APPLICATION_ID)
-}
-
 impl Database {
     /// Opens a locked database. `given`: FILE as `--data` names it. `path`: where that leads,
     /// without links.
@@ -303,6 +251,58 @@ impl Database {
         connection.set_db_config(KEEP_WAL, false).map_err(failed)?;
         connection.close().map_err(|(_, error)| failed(error))
     }
+}
+
+fn open_connection(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = Connection::open_with_flags(path, flags)?;
+    wait_for_locks(&mut connection, BUSY_TIME)?;
+    connection.execute_batch(PRAGMAS)?;
+    Ok(connection)
+}
+
+/// Sets how long the connection waits for a lock of another program.
+fn wait_for_locks(connection: &mut Connection, time: Duration) -> rusqlite::Result<()> {
+    // `tries`: how often SQLite has called this already for the same lock.
+    let mut begun = Instant::now();
+    connection.busy_handler(Some(move |tries| {
+        if tries == 0 {
+            begun = Instant::now();
+        }
+        sleep(RETRY_PAUSE);
+        begun.elapsed() < time
+    }))
+}
+
+/// Writes a frame to FILE-wal that changes nothing.
+fn rewrite_page(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "application_id", data_path::APPLICATION_ID)
+}
+
+/// Reads the list at a path without links by a connection that cannot write: for `--dump` where
+/// that may not, as in `colors-backup.service`, for which all file systems are read-only. Recovers
+/// nothing, so it may fail after a kill.
+pub(crate) fn read_only(path: &Path) -> Result<Colors, DatabaseError> {
+    retry_while_busy(BUSY_TIME, || try_read_only(path))
+}
+
+/// Fails with `Busy` if another program opens or closes the database meanwhile.
+fn try_read_only(path: &Path) -> Result<Colors, DatabaseError> {
+    // In WAL mode, SQLite makes FILE-wal and FILE-shm, unless it is told that nobody changes FILE.
+    // Nobody does while there is neither FILE-wal nor FILE-journal, and FILE keeps its time.
+    let unused_since = || {
+        let is_beside = |suffix| data_path::with_suffix(path, suffix).exists();
+        let is_used = is_beside("-wal") || is_beside("-journal");
+        if is_used { None } else { path.metadata().and_then(|file| file.modified()).ok() }
+    };
+    let before = unused_since();
+    let parameters = if before.is_some() { "?immutable=1" } else { "" };
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+    let uri = format!("{}{parameters}", data_path::uri(path));
+    let found = Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+        .map_err(DatabaseError::from)
+        .and_then(|connection| read_list(&connection, &Colors::default()));
+    if unused_since() == before { found } else { Err(DatabaseError::Busy) }
 }
 
 #[cfg(test)]
