@@ -41,7 +41,7 @@ pub(super) struct WalFiles {
 /// A file that SQLite opens by its path.
 pub(super) struct OpenedFile {
     pub(super) path: PathBuf,
-    /// `None` until SQLite has opened it.
+    /// `None` until it was opened.
     id: Option<FileId>,
 }
 
@@ -84,7 +84,9 @@ impl SharedMemory {
         // SQLite does the same (os_unix.c). Only root may give files away. Other users own FILE
         // themselves in most cases.
         let _ = give_owner_and_mode_of(&owner, &descriptor);
-        Ok(Self { file: OpenedFile { path: shm, id: None }, descriptor, allocated: 0 })
+        // Another program may remove the file and close the database before SQLite opens it here.
+        let id = Some(FileId::of(&descriptor.metadata().map_err(failed)?));
+        Ok(Self { file: OpenedFile { path: shm, id }, descriptor, allocated: 0 })
     }
 
     /// Allocates what SQLite will map for a FILE-wal of this many bytes, whatever the length of its
