@@ -11,7 +11,7 @@ use rustix::net::{RecvFlags, recv, sockopt};
 use threadpool::ThreadPool;
 
 use super::connection::{Connection, Event, LoopContext, Next};
-use super::inbox::Mail;
+use super::inbox::{Accepted, Mail};
 use super::limits::Quota;
 use super::{Shared, WorkerHandle};
 use crate::options::{AccessLog, Options};
@@ -81,7 +81,8 @@ impl SteppedConnection {
         let shared = Arc::new(Shared::new(service, MEMORY_MAX));
         let quota = Quota::new(Arc::clone(&shared), 0);
         let checks_host = access == Access::Strict;
-        let connection = Connection::new(socket.into(), None, checks_host, quota, Instant::now());
+        let accepted = Accepted { socket: socket.into(), peer: None, checks_host, quota };
+        let connection = Connection::new(accepted, Instant::now());
         Self { connection, shared, worker, event: Event::Socket }
     }
 

@@ -12,8 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use threadpool::ThreadPool;
 
-use super::connection::Connection;
-use super::inbox::Mail;
+use super::inbox::{Accepted, Mail};
 use super::limits::Quota;
 use super::listen::Listener;
 use super::worker::Worker;
@@ -143,9 +142,8 @@ impl AcceptLoop {
                 Ok((socket, peer)) => {
                     let worker = self.shared.next_worker();
                     let quota = Quota::new(Arc::clone(&self.shared), worker);
-                    let connection =
-                        Connection::new(socket, peer, checks_host, quota, Instant::now());
-                    self.workers[worker].inbox.post(Mail::Connection(Box::new(connection)));
+                    let accepted = Accepted { socket, peer, checks_host, quota };
+                    self.workers[worker].inbox.post(Mail::Accepted(accepted));
                 }
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock => return,

@@ -18,7 +18,7 @@ use threadpool::ThreadPool;
 
 use self::pending::{Pending, Waiting, ask};
 use self::sending::{overloaded, timed_out};
-use super::inbox::Mail;
+use super::inbox::{Accepted, Mail};
 use super::limits::{Quota, counted_bytes};
 use super::output::Output;
 use super::{Shared, WorkerHandle, access_log};
@@ -186,13 +186,8 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(
-        socket: OwnedFd,
-        peer: Option<SocketAddr>,
-        checks_host: bool,
-        quota: Quota,
-        now: Instant,
-    ) -> Self {
+    pub(super) fn new(accepted: Accepted, now: Instant) -> Self {
+        let Accepted { socket, peer, checks_host, quota } = accepted;
         Self {
             socket,
             peer,

@@ -35,7 +35,8 @@ impl Pair {
         let (client, socket) = UnixStream::pair().unwrap();
         let start = Instant::now();
         let quota = Quota::new(Arc::clone(&shared), 0);
-        let connection = Connection::new(socket.into(), None, false, quota, start);
+        let accepted = Accepted { socket: socket.into(), peer: None, checks_host: false, quota };
+        let connection = Connection::new(accepted, start);
         let (pool, phase) = (ThreadPool::new(1), Phase::Serving);
         Self { connection, client, shared, worker, pool, start, now: 0, phase }
     }

@@ -2,12 +2,13 @@
 
 use std::io;
 use std::mem::take;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::connection::Connection;
+use super::limits::Quota;
 use crate::service::Answer;
 
 pub(super) struct Inbox {
@@ -18,13 +19,23 @@ pub(super) struct Inbox {
 
 pub(super) enum Mail {
     /// From the accept loop.
-    Connection(Box<Connection>),
+    Accepted(Accepted),
     /// From the writer or the pool, for the connection with this id.
     Answer(u64, Answer),
     /// A request that waits for a change may have lost its token.
     TokensChanged,
     /// The worker drops it, to show that it is alive.
     Ping(Arc<()>),
+}
+
+/// A connection that no worker has yet.
+pub(super) struct Accepted {
+    pub(super) socket: OwnedFd,
+    /// The other end's address, if it is a TCP connection.
+    pub(super) peer: Option<SocketAddr>,
+    /// Requests for foreign host names are refused.
+    pub(super) checks_host: bool,
+    pub(super) quota: Quota,
 }
 
 impl Inbox {

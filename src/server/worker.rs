@@ -220,12 +220,12 @@ impl Worker {
                         connection.take_answer(answer, context)
                     });
                 }
-                Mail::Connection(connection) => {
+                Mail::Accepted(accepted) => {
                     self.last_id += 1;
                     self.connections.insert(
                         self.last_id,
                         Entry {
-                            connection: *connection,
+                            connection: Connection::new(accepted, context.now),
                             watched: EventFlags::empty(),
                             queued: false,
                         },
