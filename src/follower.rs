@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use ureq::http::Uri;
 use ureq::{Agent, Error};
 
 use crate::conditions::{Conditions, Tag};
@@ -194,65 +193,9 @@ fn random_half_to_one() -> f64 {
     0.5 + random as f64 / 2_f64.powi(33)
 }
 
-/// Parses the URL of `--follow`: `http://HOST`, perhaps with a port, and with a path that
-/// everything there is below. Returns it without a slash at its end.
-pub(crate) fn parse_url(text: &str) -> Result<String, &'static str> {
-    const FORM: &str = "give the URL of a service, without user, query and fragment, as in \
-                        http://colors.example.org:8080";
-    const TLS: &str = "a service speaks no TLS: give the http:// URL of a tunnel or proxy on this \
-                       host that does (docs/replicas.md)";
-    let uri: Uri = text.parse().map_err(|_| FORM)?;
-    let authority = uri.authority().ok_or(FORM)?;
-    let is_plain = !text.contains(['@', '?', '#']) && !authority.host().is_empty();
-    let has_port = authority.as_str() == authority.host() || authority.port_u16().is_some();
-    match uri.scheme_str() {
-        Some("https") => Err(TLS),
-        Some("http") if is_plain && has_port => Ok(text.trim_end_matches('/').to_owned()),
-        _ => Err(FORM),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_url_names_a_host_and_perhaps_a_port_and_a_path() {
-        for (text, expected) in [
-            ("http://a", "http://a"),
-            ("http://a:80/", "http://a:80"),
-            ("http://[::1]:8080/api/v1/", "http://[::1]:8080/api/v1"),
-            ("http://10.0.0.1:8080", "http://10.0.0.1:8080"),
-        ] {
-            assert_eq!(parse_url(text).as_deref(), Ok(expected));
-        }
-        for text in [
-            "",
-            "a",
-            "a:8080",
-            "/a",
-            "http://",
-            "http:///a",
-            "http://:80",
-            "ftp://a",
-            "http://a b",
-            "http://a:",
-            "http://a:x",
-            "http://a:65536",
-            "http://u:p@a",
-            "http://a?b",
-            "http://a#b",
-            "unix:/run/s",
-        ] {
-            assert!(
-                parse_url(text).is_err_and(|error| error.starts_with("give the URL")),
-                "{text}"
-            );
-        }
-        for text in ["https://a", "https://a:8443/api"] {
-            assert!(parse_url(text).is_err_and(|error| error.contains("TLS")), "{text}");
-        }
-    }
 
     #[test]
     fn pauses_are_spread() {

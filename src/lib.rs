@@ -2,8 +2,7 @@
 //! on is in docs/http.md.
 //!
 //! A map of the code, with one line for each file but `main`, `http` and tests. Each group uses
-//! only those below it; `options` and `metrics` also name types of those above. docs/design.md says
-//! why there are these.
+//! only those below it. docs/design.md says why there are these.
 //!
 //! - the program
 //!   - `lib`: from the start to the end, in reading order
@@ -13,7 +12,7 @@
 //! - `server`: sockets and threads
 //!   - `server`: what the accept loop and the workers share
 //!   - `accept`: the accept loop, which takes signals as well
-//!   - `listen`: addresses, the sockets that listen there, and the files of unix sockets
+//!   - `listen`: the sockets that listen, and the files of unix sockets
 //!   - `limits`: how much clients may use, and each connection's part of it
 //!   - `worker`: an event loop, which keeps its connections until they end
 //!   - `yielding`: what a worker does before it sleeps
@@ -33,6 +32,10 @@
 //!   - `origin`: which web pages may do what
 //!   - `token`: who may change the list
 //!   - `page`: the page for browsers
+//! - what these three share
+//!   - `options`: options, from the command line and the environment
+//!   - `options/values`: the forms of their values
+//!   - `server_state`: the phase of the server, and how many connections there are
 //! - `store`: the list, in memory and on disk
 //!   - `store`: the list, and where it is kept
 //!   - `list`: one mutex around the current version
@@ -52,6 +55,7 @@
 //!   - `database/rows`: the table of colors in SQL
 //!   - `database/wal_files`: FILE, FILE-wal and FILE-shm of a database that is open
 //!   - `database/error`: why a database cannot be used
+//! - `metrics`: what is counted
 //! - `http`: RFC 9110 and 9112 on values
 //!   - `parser`: bytes to requests, or why they are none
 //!   - `head`: the request line and the fields
@@ -61,12 +65,8 @@
 //!   - `response`: a response as a value, and its head as bytes; the value of Date
 //! - what all of them may use
 //!   - `file_id`: which file is which
-//!   - `options`: options, from the command line and the environment; it knows the types of all
-//!     values, also those of the groups above
 //!   - `blob`: bytes with a tag that many share
 //!   - `conditions`: entity tags, and If-Match and If-None-Match on them
-//!   - `server_state`: the phase of the server, and how many connections there are
-//!   - `metrics`: what is counted
 //!   - `signals`: stop the service, or have tokens read again
 //!   - `service_manager`: what systemd is told, heartbeats for its watchdog included
 //!   - `logging`: log lines, how many there may be, and the thread that writes them
@@ -146,8 +146,8 @@ use threadpool::ThreadPool;
 use crate::failure::Failure;
 use crate::follower::Follower;
 use crate::load::Opened;
-use crate::options::Options;
-use crate::server::{AcceptLoop, Endpoint, Listener, Shared, WorkerHandle};
+use crate::options::{Endpoint, Options};
+use crate::server::{AcceptLoop, Listener, Shared, WorkerHandle};
 use crate::server_state::ServerState;
 use crate::service::{LoadedTokens, Service, Tokens};
 use crate::signals::Signals;

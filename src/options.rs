@@ -1,6 +1,8 @@
 //! The options, from `COLORS_*` variables and from the command line, which overrides them. Checks
 //! each value, and whether the options go together; opens no file.
 
+mod values;
+
 use std::env;
 use std::path::PathBuf;
 use std::thread::available_parallelism;
@@ -12,10 +14,10 @@ use clap::{
     Arg, ArgAction, Command, CommandFactory as _, FromArgMatches as _, Parser, ValueEnum, ValueHint,
 };
 use log::LevelFilter;
-
-use crate::follower::parse_url;
-use crate::server::Endpoint;
-use crate::service::{BasePath, parse_host, parse_origin};
+pub(crate) use values::{BasePath, Endpoint};
+use values::{
+    parse_host, parse_mode, parse_origin, parse_size, parse_time, parse_url, parse_workers,
+};
 
 /// The last paragraph of the help.
 const ENVIRONMENT: &str = "\
@@ -256,52 +258,6 @@ fn level_parser() -> impl TypedValueParser<Value = LevelFilter> {
         .map(|level| level.parse().expect("each of them is a level"))
 }
 
-fn parse_workers(text: &str) -> Result<usize, &'static str> {
-    let workers = text.parse().ok().filter(|workers| (1..=256).contains(workers));
-    workers.ok_or("give a number from 1 to 256")
-}
-
-/// Parses a size from 64 bytes to 16 MiB. K and M stand for KiB and MiB.
-fn parse_size(text: &str) -> Result<usize, &'static str> {
-    let (number, unit) = split_unit(text);
-    let factor = match unit.to_ascii_lowercase().as_str() {
-        "" | "b" => Some(1),
-        "k" | "kib" => Some(1024),
-        "m" | "mib" => Some(1024 * 1024),
-        _ => None,
-    };
-    let bytes = || number.parse::<usize>().ok()?.checked_mul(factor?);
-    let bytes = bytes().filter(|bytes| (64..=16 * 1024 * 1024).contains(bytes));
-    bytes.ok_or("give a size from 64 bytes to 16 MiB, as in 65536, 64K or 1MiB")
-}
-
-/// Parses a time from 100 ms to a day, in seconds if there is no unit.
-fn parse_time(text: &str) -> Result<Duration, &'static str> {
-    let (number, unit) = split_unit(text);
-    let factor = match unit {
-        "ms" => Some(0.001),
-        "" | "s" => Some(1.0),
-        "m" | "min" => Some(60.0),
-        "h" => Some(3600.0),
-        _ => None,
-    };
-    let seconds = || Some(number.parse::<f64>().ok()? * factor?);
-    let seconds = seconds().filter(|seconds| (0.1..=86_400.0).contains(seconds));
-    let time = seconds.map(Duration::from_secs_f64);
-    time.ok_or("give a time from 100ms to 24h, as in 30, 30s, 500ms or 2m")
-}
-
-/// Splits `64K` into `64` and `K`.
-fn split_unit(text: &str) -> (&str, &str) {
-    text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len()))
-}
-
-/// Parses the permissions of a file, from 0 to 777 in octal.
-fn parse_mode(text: &str) -> Result<u32, &'static str> {
-    let mode = u32::from_str_radix(text, 8).ok().filter(|_| !text.starts_with('+'));
-    mode.filter(|mode| *mode <= 0o777).ok_or("give an octal number from 0 to 777, as in 0660")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -309,61 +265,6 @@ mod tests {
     #[test]
     fn the_definition_is_sound() {
         Options::command().debug_assert();
-    }
-
-    #[test]
-    fn times_are_within_a_day() {
-        for (text, milliseconds) in [
-            ("5", 5000),
-            ("0.25", 250),
-            ("30s", 30_000),
-            ("500ms", 500),
-            ("2m", 120_000),
-            ("1.5h", 5_400_000),
-        ] {
-            assert_eq!(parse_time(text), Ok(Duration::from_millis(milliseconds)), "{text}");
-        }
-        for text in ["0", "-1", "NaN", "inf", "86401", "5 s", "s", "99ms", "1d", ""] {
-            assert!(parse_time(text).is_err(), "{text:?}");
-        }
-    }
-
-    #[test]
-    fn sizes_are_from_64_bytes_to_16_mib() {
-        for (text, bytes) in [
-            ("64", 64),
-            ("64B", 64),
-            ("64K", 65_536),
-            ("64k", 65_536),
-            ("64KiB", 65_536),
-            ("16MiB", 16_777_216),
-        ] {
-            assert_eq!(parse_size(text), Ok(bytes), "{text}");
-        }
-        for text in [
-            "63",
-            "16777217",
-            "17M",
-            "1G",
-            "1.5K",
-            "-64",
-            "K",
-            "64 K",
-            "64KB",
-            "99999999999999999999",
-            "",
-        ] {
-            assert!(parse_size(text).is_err(), "{text:?}");
-        }
-    }
-
-    #[test]
-    fn modes_are_octal() {
-        assert_eq!(parse_mode("0660"), Ok(0o660));
-        assert_eq!(parse_mode("7"), Ok(0o7));
-        for text in ["1000", "8", "+7", "-1", "rw", ""] {
-            assert!(parse_mode(text).is_err(), "{text:?}");
-        }
     }
 
     #[test]

@@ -97,7 +97,7 @@ pub(crate) use accept::AcceptLoop;
 use inbox::Inbox;
 use limits::spare_connections;
 pub(crate) use limits::{connections_max, control_group_limit, memory_max, raise_descriptor_limit};
-pub(crate) use listen::{Endpoint, Listener, check_endpoint, inherited, listen};
+pub(crate) use listen::{Listener, check_endpoint, inherited, listen};
 use watches::Watches;
 
 use crate::http::keep_alive_fields;

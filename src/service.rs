@@ -13,8 +13,6 @@ mod token;
 
 use std::sync::Arc;
 
-pub(crate) use matcher::BasePath;
-pub(crate) use origin::{parse_host, parse_origin};
 use respond::openapi;
 pub(crate) use token::{LoadedTokens, Tokens, only_token};
 

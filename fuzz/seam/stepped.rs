@@ -14,9 +14,9 @@ use super::connection::{Connection, Event, LoopContext, Next};
 use super::inbox::{Accepted, Mail};
 use super::limits::Quota;
 use super::{Shared, WorkerHandle};
-use crate::options::{AccessLog, Options};
+use crate::options::{AccessLog, BasePath, Options};
 use crate::server_state::ServerState;
-use crate::service::{BasePath, Service, Tokens};
+use crate::service::{Service, Tokens};
 use crate::store::{Store, json};
 
 #[derive(Clone, Copy, PartialEq, Eq)]

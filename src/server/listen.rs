@@ -1,15 +1,13 @@
 //! Listening sockets, opened here or inherited, the files of unix sockets, and the options that
 //! accepted connections inherit.
 
-use std::fmt;
 use std::fs;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::time::Duration;
 
 use listenfd::ListenFd;
@@ -18,6 +16,7 @@ use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
 use crate::file_id::FileId;
+use crate::options::Endpoint;
 
 /// Length of the kernel's queue of connections that are not accepted yet. The kernel caps it at
 /// `net.core.somaxconn`, 4,096 by default.
@@ -27,67 +26,6 @@ const BACKLOG: i32 = 4096;
 /// the number for what it needs besides (socket(7)). By default it keeps up to 4 MiB, which many
 /// clients that read nothing would fill.
 const SEND_BUFFER_BYTES: usize = 128 * 1024;
-
-/// Longest path of a unix socket: `sun_path` has 108 bytes with the NUL at the end (unix(7)).
-const UNIX_PATH_BYTES_MAX: usize = 107;
-
-/// Where to listen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Endpoint {
-    /// With port 0, the kernel picks a port.
-    Tcp(SocketAddr),
-    /// The path of a unix socket's file.
-    Unix(PathBuf),
-}
-
-impl Endpoint {
-    /// Whether this is a loopback TCP address, which web pages can reach by DNS rebinding.
-    pub(crate) fn is_loopback(&self) -> bool {
-        matches!(self, Self::Tcp(address) if address.ip().to_canonical().is_loopback())
-    }
-
-    /// Whether this is a TCP address that other hosts may reach.
-    pub(crate) fn is_open(&self) -> bool {
-        matches!(self, Self::Tcp(_)) && !self.is_loopback()
-    }
-
-    /// The text between the endpoint and a path: a colon for a unix socket, as in nginx's
-    /// `unix:/run/s:/path`.
-    pub(crate) fn separator(&self, path: &str) -> &'static str {
-        if matches!(self, Self::Unix(_)) && !path.is_empty() { ":" } else { "" }
-    }
-}
-
-impl FromStr for Endpoint {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const FORMS: &str = "give a port, an address and a port, or the path of a unix socket of at most 107 \
-             bytes: 8080, 127.0.0.1:8080, 0.0.0.0:8080 for all addresses, [::1]:8080, or \
-             unix:/run/colors/colors.sock";
-        if let Some(path) = text.strip_prefix("unix:") {
-            let fits = (1..=UNIX_PATH_BYTES_MAX).contains(&path.len());
-            return if fits { Ok(Self::Unix(path.into())) } else { Err(FORMS) };
-        }
-        // 127.0.0.1 is enough for localhost: clients that try ::1 first then try 127.0.0.1
-        let port = text.strip_prefix("localhost:").unwrap_or(text);
-        match port.parse() {
-            Ok(port) if !text.starts_with('+') => {
-                Ok(Self::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, port))))
-            }
-            _ => text.parse().map(Self::Tcp).map_err(|_| FORMS),
-        }
-    }
-}
-
-impl fmt::Display for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(address) => write!(f, "http://{address}"),
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-        }
-    }
-}
 
 /// A listening socket. It is closed, but never shut down, since another process may have it as
 /// well.
@@ -282,48 +220,6 @@ fn identity(path: &Path) -> io::Result<FileId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_endpoint_is_an_address_with_a_port_or_a_path() {
-        for text in ["127.0.0.1:8080", "[::1]:0", "0.0.0.0:80"] {
-            assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), format!("http://{text}"));
-        }
-        for text in ["unix:/run/colors.sock", "unix:a"] {
-            assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), text);
-        }
-        let too_long = format!("unix:/{}", "x".repeat(107));
-        for text in ["8080", "localhost:8080"] {
-            assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), "http://127.0.0.1:8080");
-        }
-        for text in [
-            ":8080",
-            "*:8080",
-            "65536",
-            "+80",
-            "localhost",
-            "example.org:80",
-            "127.0.0.1",
-            "127.0.0.1:99999",
-            "",
-            "unix:",
-            &too_long,
-        ] {
-            assert!(text.parse::<Endpoint>().is_err(), "{text:?}");
-        }
-        assert!(too_long[..too_long.len() - 1].parse::<Endpoint>().is_ok());
-    }
-
-    #[test]
-    fn only_loopback_addresses_are_loopback() {
-        for (text, expected) in [
-            ("127.0.0.2:1", true),
-            ("[::ffff:127.0.0.1]:1", true),
-            ("0.0.0.0:1", false),
-            ("unix:/127.0.0.1:1", false),
-        ] {
-            assert_eq!(text.parse::<Endpoint>().unwrap().is_loopback(), expected, "{text}");
-        }
-    }
 
     #[test]
     fn port_0_becomes_the_one_picked() {

@@ -5,7 +5,7 @@
 
 use tiny_http::StatusCode;
 
-use crate::http::{Host, Request, Response, host_has_name, host_name};
+use crate::http::{Request, Response, host_has_name, host_name};
 use crate::logging::excerpt;
 use crate::options::Options;
 
@@ -82,32 +82,6 @@ fn forbidden(message: &'static str, detail: &str) -> Response {
 /// The value of a field that is not empty.
 fn given(field: &Option<String>) -> Option<&str> {
     field.as_deref().filter(|value| !value.is_empty())
-}
-
-/// Parses an origin of `--allow-origin`: scheme, `://`, host and port as a browser spells them,
-/// which leaves out the default port (RFC 6454 §6.2).
-pub(crate) fn parse_origin(text: &str) -> Result<String, String> {
-    if text.contains('*') {
-        return Err("there is no wildcard: give each origin, as in https://example.org".to_owned());
-    }
-    let host = match text.split_once("://") {
-        Some(("http", host)) if !host.ends_with(":80") => host,
-        Some(("https", host)) if !host.ends_with(":443") => host,
-        _ => "",
-    };
-    let is_lower_case = !host.bytes().any(|byte| byte.is_ascii_uppercase());
-    let fix = "give scheme, host and, unless it is the scheme's own, port, as a browser does: \
-               lower case and without a path, as in https://example.org";
-    let is_valid = is_lower_case && Host::parse(host.as_bytes()).is_some();
-    is_valid.then(|| text.to_owned()).ok_or_else(|| fix.to_owned())
-}
-
-/// Parses a host name of `--allow-host`: letters, digits, `-`, `.` and `_`; no port, no path.
-pub(crate) fn parse_host(text: &str) -> Result<String, String> {
-    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
-    let is_valid = !text.is_empty() && text.chars().all(is_allowed);
-    let fix = "give a host name alone, as in colors.example.org";
-    is_valid.then(|| text.to_owned()).ok_or_else(|| fix.to_owned())
 }
 
 #[cfg(test)]

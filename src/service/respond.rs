@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use tiny_http::{Method, StatusCode};
 
-use super::matcher::{BasePath, Operation};
+use super::matcher::{Operation, location_of};
 use super::{Answer, LongPoll, RequestContext, Service, Subject, origin, page};
 use crate::blob::Blob;
 use crate::http::{CommonFields, Content, MediaType, Request, Response};
 use crate::logging::excerpt;
-use crate::options::AccessLog;
+use crate::options::{AccessLog, BasePath};
 use crate::store::{Action, Change, Color, DatabaseError, JsonError, Outcome, json};
 
 /// To parse a longer content takes more time than the rest of a request.
@@ -150,7 +150,7 @@ impl Service {
                 // RFC 9110 §10.2.2: Location names the created color, so there is none when an
                 // earlier entry has its name.
                 let location =
-                    is_first.then(|| self.options.base_path.location_of(&color.name())).flatten();
+                    is_first.then(|| location_of(&self.options.base_path, &color.name())).flatten();
                 let fields = location.map(|path| ("Location", path.into())).into_iter().collect();
                 let log_detail = detail(&|| format!("name {}", excerpt(&color.name())));
                 Response { status: StatusCode(201), fields, ..sent(color, log_detail) }

@@ -1,0 +1,383 @@
+//! The values of options: their forms, and what a value that has another one is told. Looks up
+//! nothing, and opens nothing.
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use ureq::http::Uri;
+
+use crate::http::Host;
+
+/// Longest path of a unix socket: `sun_path` has 108 bytes with the NUL at the end (unix(7)).
+const UNIX_PATH_BYTES_MAX: usize = 107;
+
+/// Where to listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Endpoint {
+    /// With port 0, the kernel picks a port.
+    Tcp(SocketAddr),
+    /// The path of a unix socket's file.
+    Unix(PathBuf),
+}
+
+impl Endpoint {
+    /// Whether this is a loopback TCP address, which web pages can reach by DNS rebinding.
+    pub(crate) fn is_loopback(&self) -> bool {
+        matches!(self, Self::Tcp(address) if address.ip().to_canonical().is_loopback())
+    }
+
+    /// Whether this is a TCP address that other hosts may reach.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self, Self::Tcp(_)) && !self.is_loopback()
+    }
+
+    /// The text between the endpoint and a path: a colon for a unix socket, as in nginx's
+    /// `unix:/run/s:/path`.
+    pub(crate) fn separator(&self, path: &str) -> &'static str {
+        if matches!(self, Self::Unix(_)) && !path.is_empty() { ":" } else { "" }
+    }
+}
+
+impl FromStr for Endpoint {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const FORMS: &str = "give a port, an address and a port, or the path of a unix socket of at most 107 \
+             bytes: 8080, 127.0.0.1:8080, 0.0.0.0:8080 for all addresses, [::1]:8080, or \
+             unix:/run/colors/colors.sock";
+        if let Some(path) = text.strip_prefix("unix:") {
+            let fits = (1..=UNIX_PATH_BYTES_MAX).contains(&path.len());
+            return if fits { Ok(Self::Unix(path.into())) } else { Err(FORMS) };
+        }
+        // 127.0.0.1 is enough for localhost: clients that try ::1 first then try 127.0.0.1
+        let port = text.strip_prefix("localhost:").unwrap_or(text);
+        match port.parse() {
+            Ok(port) if !text.starts_with('+') => {
+                Ok(Self::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, port))))
+            }
+            _ => text.parse().map(Self::Tcp).map_err(|_| FORMS),
+        }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => write!(f, "http://{address}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// The path that all resources sit below: empty, or `/` and segments without a trailing slash.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BasePath(String);
+
+impl BasePath {
+    /// Parses the path of `--base-path`: `/api`, `/api/`, `/a/b`; `/` and the empty string mean
+    /// none. Its characters are the unreserved ones of RFC 3986 §2.3.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let path = text.strip_suffix('/').unwrap_or(text);
+        if !path.is_empty() && !path.starts_with('/') {
+            return Err("a base path starts with \"/\", as in \"/api\"".to_owned());
+        }
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
+        // Clients remove dot segments (URL standard).
+        let is_segment =
+            |segment: &str| !matches!(segment, "" | "." | "..") && segment.chars().all(plain);
+        if !path.split('/').skip(1).all(is_segment) {
+            return Err(
+                "a base path consists of segments of letters, digits, \"-\", \".\", \"_\" and \
+                        \"~\", none of them \".\" or \"..\", as in \"/api/v1\""
+                    .to_owned(),
+            );
+        }
+        Ok(Self(path.to_owned()))
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Parses an origin of `--allow-origin`: scheme, `://`, host and port as a browser spells them,
+/// which leaves out the default port (RFC 6454 §6.2).
+pub(super) fn parse_origin(text: &str) -> Result<String, String> {
+    if text.contains('*') {
+        return Err("there is no wildcard: give each origin, as in https://example.org".to_owned());
+    }
+    let host = match text.split_once("://") {
+        Some(("http", host)) if !host.ends_with(":80") => host,
+        Some(("https", host)) if !host.ends_with(":443") => host,
+        _ => "",
+    };
+    let is_lower_case = !host.bytes().any(|byte| byte.is_ascii_uppercase());
+    let fix = "give scheme, host and, unless it is the scheme's own, port, as a browser does: \
+               lower case and without a path, as in https://example.org";
+    let is_valid = is_lower_case && Host::parse(host.as_bytes()).is_some();
+    is_valid.then(|| text.to_owned()).ok_or_else(|| fix.to_owned())
+}
+
+/// Parses a host name of `--allow-host`: letters, digits, `-`, `.` and `_`; no port, no path.
+pub(super) fn parse_host(text: &str) -> Result<String, String> {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    let is_valid = !text.is_empty() && text.chars().all(is_allowed);
+    let fix = "give a host name alone, as in colors.example.org";
+    is_valid.then(|| text.to_owned()).ok_or_else(|| fix.to_owned())
+}
+
+/// Parses the URL of `--follow`: `http://HOST`, perhaps with a port, and with a path that
+/// everything there is below. Returns it without a slash at its end.
+pub(super) fn parse_url(text: &str) -> Result<String, &'static str> {
+    const FORM: &str = "give the URL of a service, without user, query and fragment, as in \
+                        http://colors.example.org:8080";
+    const TLS: &str = "a service speaks no TLS: give the http:// URL of a tunnel or proxy on this \
+                       host that does (docs/replicas.md)";
+    let uri: Uri = text.parse().map_err(|_| FORM)?;
+    let authority = uri.authority().ok_or(FORM)?;
+    let is_plain = !text.contains(['@', '?', '#']) && !authority.host().is_empty();
+    let has_port = authority.as_str() == authority.host() || authority.port_u16().is_some();
+    match uri.scheme_str() {
+        Some("https") => Err(TLS),
+        Some("http") if is_plain && has_port => Ok(text.trim_end_matches('/').to_owned()),
+        _ => Err(FORM),
+    }
+}
+
+pub(super) fn parse_workers(text: &str) -> Result<usize, &'static str> {
+    let workers = text.parse().ok().filter(|workers| (1..=256).contains(workers));
+    workers.ok_or("give a number from 1 to 256")
+}
+
+/// Parses a size from 64 bytes to 16 MiB. K and M stand for KiB and MiB.
+pub(super) fn parse_size(text: &str) -> Result<usize, &'static str> {
+    let (number, unit) = split_unit(text);
+    let factor = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => Some(1),
+        "k" | "kib" => Some(1024),
+        "m" | "mib" => Some(1024 * 1024),
+        _ => None,
+    };
+    let bytes = || number.parse::<usize>().ok()?.checked_mul(factor?);
+    let bytes = bytes().filter(|bytes| (64..=16 * 1024 * 1024).contains(bytes));
+    bytes.ok_or("give a size from 64 bytes to 16 MiB, as in 65536, 64K or 1MiB")
+}
+
+/// Parses a time from 100 ms to a day, in seconds if there is no unit.
+pub(super) fn parse_time(text: &str) -> Result<Duration, &'static str> {
+    let (number, unit) = split_unit(text);
+    let factor = match unit {
+        "ms" => Some(0.001),
+        "" | "s" => Some(1.0),
+        "m" | "min" => Some(60.0),
+        "h" => Some(3600.0),
+        _ => None,
+    };
+    let seconds = || Some(number.parse::<f64>().ok()? * factor?);
+    let seconds = seconds().filter(|seconds| (0.1..=86_400.0).contains(seconds));
+    let time = seconds.map(Duration::from_secs_f64);
+    time.ok_or("give a time from 100ms to 24h, as in 30, 30s, 500ms or 2m")
+}
+
+/// Splits `64K` into `64` and `K`.
+fn split_unit(text: &str) -> (&str, &str) {
+    text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len()))
+}
+
+/// Parses the permissions of a file, from 0 to 777 in octal.
+pub(super) fn parse_mode(text: &str) -> Result<u32, &'static str> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|_| !text.starts_with('+'));
+    mode.filter(|mode| *mode <= 0o777).ok_or("give an octal number from 0 to 777, as in 0660")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_is_an_address_with_a_port_or_a_path() {
+        for text in ["127.0.0.1:8080", "[::1]:0", "0.0.0.0:80"] {
+            assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), format!("http://{text}"));
+        }
+        for text in ["unix:/run/colors.sock", "unix:a"] {
+            assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), text);
+        }
+        let too_long = format!("unix:/{}", "x".repeat(107));
+        for text in ["8080", "localhost:8080"] {
+            assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), "http://127.0.0.1:8080");
+        }
+        for text in [
+            ":8080",
+            "*:8080",
+            "65536",
+            "+80",
+            "localhost",
+            "example.org:80",
+            "127.0.0.1",
+            "127.0.0.1:99999",
+            "",
+            "unix:",
+            &too_long,
+        ] {
+            assert!(text.parse::<Endpoint>().is_err(), "{text:?}");
+        }
+        assert!(too_long[..too_long.len() - 1].parse::<Endpoint>().is_ok());
+    }
+
+    #[test]
+    fn only_loopback_addresses_are_loopback() {
+        for (text, expected) in [
+            ("127.0.0.2:1", true),
+            ("[::ffff:127.0.0.1]:1", true),
+            ("0.0.0.0:1", false),
+            ("unix:/127.0.0.1:1", false),
+        ] {
+            assert_eq!(text.parse::<Endpoint>().unwrap().is_loopback(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_base_path_is_plain_segments() {
+        for (text, expected) in
+            [("", ""), ("/", ""), ("/api", "/api"), ("/api/", "/api"), ("/a/b", "/a/b")]
+        {
+            assert_eq!(
+                BasePath::parse(text).as_ref().map(BasePath::as_str),
+                Ok(expected),
+                "{text:?}"
+            );
+        }
+        for text in ["api", "//", "/a//b", "/a b", "/a%20b", "/\u{e9}", "/a?b", "/..", "/a/./b"] {
+            assert!(BasePath::parse(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn an_origin_and_a_host_are_only_what_could_match() {
+        for good in [
+            "https://example.org",
+            "http://localhost:3000",
+            "http://[::1]:81",
+            "http://[::1]",
+            "https://a.:80",
+        ] {
+            assert_eq!(parse_origin(good).as_deref(), Ok(good));
+        }
+        for bad in [
+            "example.org",
+            "https://example.org/",
+            "https://Example.org",
+            "https://",
+            "*",
+            "null",
+            "https://a b",
+            "https://:",
+            "https://a:443",
+            "http://[::1]:80",
+            "https://[A::]",
+            "https://*.example.org",
+        ] {
+            assert!(parse_origin(bad).is_err(), "{bad:?}");
+        }
+        assert_eq!(parse_host("colors.example.org").as_deref(), Ok("colors.example.org"));
+        for bad in ["", "a:80", "http://a", "a/b", "*"] {
+            assert!(parse_host(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_url_names_a_host_and_perhaps_a_port_and_a_path() {
+        for (text, expected) in [
+            ("http://a", "http://a"),
+            ("http://a:80/", "http://a:80"),
+            ("http://[::1]:8080/api/v1/", "http://[::1]:8080/api/v1"),
+            ("http://10.0.0.1:8080", "http://10.0.0.1:8080"),
+        ] {
+            assert_eq!(parse_url(text).as_deref(), Ok(expected));
+        }
+        for text in [
+            "",
+            "a",
+            "a:8080",
+            "/a",
+            "http://",
+            "http:///a",
+            "http://:80",
+            "ftp://a",
+            "http://a b",
+            "http://a:",
+            "http://a:x",
+            "http://a:65536",
+            "http://u:p@a",
+            "http://a?b",
+            "http://a#b",
+            "unix:/run/s",
+        ] {
+            assert!(
+                parse_url(text).is_err_and(|error| error.starts_with("give the URL")),
+                "{text}"
+            );
+        }
+        for text in ["https://a", "https://a:8443/api"] {
+            assert!(parse_url(text).is_err_and(|error| error.contains("TLS")), "{text}");
+        }
+    }
+
+    #[test]
+    fn times_are_within_a_day() {
+        for (text, milliseconds) in [
+            ("5", 5000),
+            ("0.25", 250),
+            ("30s", 30_000),
+            ("500ms", 500),
+            ("2m", 120_000),
+            ("1.5h", 5_400_000),
+        ] {
+            assert_eq!(parse_time(text), Ok(Duration::from_millis(milliseconds)), "{text}");
+        }
+        for text in ["0", "-1", "NaN", "inf", "86401", "5 s", "s", "99ms", "1d", ""] {
+            assert!(parse_time(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_from_64_bytes_to_16_mib() {
+        for (text, bytes) in [
+            ("64", 64),
+            ("64B", 64),
+            ("64K", 65_536),
+            ("64k", 65_536),
+            ("64KiB", 65_536),
+            ("16MiB", 16_777_216),
+        ] {
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
+        }
+        for text in [
+            "63",
+            "16777217",
+            "17M",
+            "1G",
+            "1.5K",
+            "-64",
+            "K",
+            "64 K",
+            "64KB",
+            "99999999999999999999",
+            "",
+        ] {
+            assert!(parse_size(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn modes_are_octal() {
+        assert_eq!(parse_mode("0660"), Ok(0o660));
+        assert_eq!(parse_mode("7"), Ok(0o7));
+        for text in ["1000", "8", "+7", "-1", "rw", ""] {
+            assert!(parse_mode(text).is_err(), "{text:?}");
+        }
+    }
+}
