@@ -4,11 +4,13 @@
 mod chunked;
 mod head;
 mod parser;
+mod protocol_error;
 mod request;
 mod response;
 mod syntax;
 
-pub(crate) use parser::{Parser, ProtocolError};
+pub(crate) use parser::Parser;
+pub(crate) use protocol_error::ProtocolError;
 #[cfg(test)]
 pub(crate) use request::KeptFields;
 pub(crate) use request::{Credentials, METHODS, Request, is_safe};

@@ -58,6 +58,7 @@
 //! - `metrics`: what is counted
 //! - `http`: RFC 9110 and 9112 on values
 //!   - `parser`: bytes to requests, or why they are none
+//!   - `protocol_error`: the refusals of what is no request, and the limits of a head
 //!   - `head`: the request line and the fields
 //!   - `chunked`: content in chunks
 //!   - `syntax`: pieces of the grammar, and the value of Host

@@ -3,7 +3,7 @@
 
 use memchr::memchr;
 
-use super::parser::ProtocolError;
+use super::ProtocolError;
 use super::syntax::{is_tchar, parse_digits};
 
 /// Longest chunk-size line with its extensions, or trailer field, in bytes. The size itself has at

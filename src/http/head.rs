@@ -6,7 +6,7 @@ use memchr::memchr;
 use tiny_http::Method;
 
 use super::chunked::ChunkedDecoder;
-use super::parser::{FIELD_LINES_MAX, ProtocolError};
+use super::protocol_error::{FIELD_LINES_MAX, ProtocolError};
 use super::request::{Credentials, KeptFields, Request, is_safe};
 use super::syntax::{Host, parse_digits, split_absolute_form};
 use crate::conditions::Conditions;

@@ -1,25 +1,14 @@
 //! Turns the bytes that a connection receives into requests (RFC 9112), or says why they are not
 //! requests. Knows no socket, no clock and no color.
 
-use std::fmt;
 use std::mem::take;
 
 use memchr::memchr;
-use tiny_http::StatusCode;
 
 use super::Request;
 use super::head::{self, Framing, Incoming};
+use super::protocol_error::{HEAD_BYTES_MAX, METHOD_BYTES_MAX, ProtocolError};
 use super::syntax::is_tchar;
-
-/// Longest request line and fields together, in bytes. Apache allows 8 KiB per line; the cookies of
-/// browsers stay below 16 KiB in all.
-const HEAD_BYTES_MAX: usize = 64 * 1024;
-
-/// Longest method in bytes. The longest that is registered has 17 (UPDATEREDIRECTREF, RFC 4437).
-const METHOD_BYTES_MAX: usize = 32;
-
-/// Most field lines in one request: Apache's limit, and several times what browsers send.
-pub(super) const FIELD_LINES_MAX: usize = 100;
 
 /// Largest capacity, in bytes, that the buffer keeps for the next request.
 const KEEP_BYTES_MAX: usize = 1024;
@@ -173,90 +162,6 @@ impl Parser {
             self.received.drain(..self.start);
             self.start = 0;
             self.received.shrink_to(KEEP_BYTES_MAX);
-        }
-    }
-}
-
-/// Why a request is refused, or bytes are not taken for a request. After the response the service
-/// closes the connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ProtocolError {
-    /// A status, and the message for the author of the client.
-    Refused(StatusCode, &'static str),
-    /// When the content is longer than this limit in bytes, or announced to be: 413.
-    ContentTooLarge(usize),
-}
-
-impl ProtocolError {
-    /// When a line of the head ends in LF alone, where a proxy may see no end.
-    pub(super) const BARE_LINE_FEED: Self =
-        Self::malformed("a line of the request ends in LF alone, it has to end in CR LF");
-    /// When a request of HTTP/1.1 has no Host, or a request of any version has several, or one that
-    /// is not `host[:port]` (RFC 9112 §3.2).
-    pub(super) const HOST: Self =
-        Self::malformed("a request needs exactly one Host field of the form host[:port]");
-    /// When Content-Length is given more than once, is not digits alone, or does not fit 64 bits
-    /// (RFC 9112 §6.3).
-    pub(super) const CONTENT_LENGTH: Self =
-        Self::malformed("Content-Length has to be given once, as a decimal number");
-    /// When Authorization is given more than once.
-    pub(super) const AUTHORIZATION: Self =
-        Self::malformed("the field Authorization may be given only once");
-    /// When both Content-Length and Transfer-Encoding are given (RFC 9112 §6.1).
-    pub(super) const TWO_LENGTHS: Self =
-        Self::malformed("Content-Length and Transfer-Encoding exclude each other");
-    /// When Transfer-Encoding comes with HTTP/1.0, or `chunked` is not its last coding, or is given
-    /// twice (RFC 9112 §6.1).
-    pub(super) const TRANSFER_ENCODING: Self =
-        Self::malformed("Transfer-Encoding has to be \"chunked\" alone, and only on HTTP/1.1");
-    /// When a chunk, its size line or a trailer field does not parse, or extensions and trailer
-    /// fields are too long (RFC 9112 §7.1).
-    pub(super) const CHUNK: Self = Self::malformed(
-        "the chunked content does not decode, or its extensions and trailers are too long",
-    );
-    /// When the client ends its side of the connection in the middle of a request (RFC 9112 §8).
-    pub(crate) const UNEXPECTED_EOF: Self =
-        Self::malformed("the connection ended in the middle of the request");
-    /// When Expect asks for anything but 100-continue (RFC 9110 §10.1.1).
-    pub(super) const EXPECTATION: Self =
-        Self::Refused(StatusCode(417), "the only expectation supported is \"100-continue\"");
-    /// When the head is longer than [`HEAD_BYTES_MAX`], or has more than [`FIELD_LINES_MAX`] lines.
-    pub(super) const HEAD_TOO_LARGE: Self = Self::Refused(
-        StatusCode(431),
-        "request line and fields are longer than 65536 bytes, or there are more than 100 fields",
-    );
-    /// When the method is longer than [`METHOD_BYTES_MAX`] (RFC 9112 §3).
-    pub(super) const METHOD_TOO_LONG: Self =
-        Self::Refused(StatusCode(501), "no method is longer than 32 bytes");
-    /// When another transfer coding comes before `chunked` (RFC 9112 §6.1).
-    pub(super) const UNKNOWN_CODING: Self =
-        Self::Refused(StatusCode(501), "the only transfer coding supported is \"chunked\"");
-    /// When the version of HTTP is neither 1.0 nor 1.1 (RFC 9110 §15.6.6). Also 1.2 to 1.9, which
-    /// §2.5 would have read as 1.1: no such version exists, so no client sends it.
-    pub(super) const VERSION: Self =
-        Self::Refused(StatusCode(505), "the protocol version is not supported, use HTTP/1.1");
-
-    /// When the bytes do not begin like a request, or a part of it does not parse.
-    pub(super) const fn malformed(message: &'static str) -> Self {
-        Self::Refused(StatusCode(400), message)
-    }
-
-    pub(crate) fn status(self) -> StatusCode {
-        match self {
-            Self::Refused(status, _) => status,
-            Self::ContentTooLarge(_) => StatusCode(413),
-        }
-    }
-}
-
-impl fmt::Display for ProtocolError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Refused(_, message) => f.write_str(message),
-            Self::ContentTooLarge(limit) => write!(
-                f,
-                "the content is longer than the limit of {limit} bytes; --max-body sets it"
-            ),
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::conditions::Conditions;
 use crate::http::KeptFields;
+use crate::http::protocol_error::FIELD_LINES_MAX;
 
 /// Method and target, the content, and whether the connection stays.
 type Expected<'a> = Result<(&'a str, &'a str, bool), ProtocolError>;
