@@ -1,7 +1,7 @@
 //! Bytes with a tag. The list and all connections that send them share them.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::conditions::Tag;
 
@@ -9,42 +9,39 @@ use crate::conditions::Tag;
 /// its tag from the start, so that no reader computes it later, perhaps under a lock.
 const SHORT_BYTES: usize = 16 * 1024;
 
-/// Bytes of all tracked blobs in memory, those that only slow clients hold included.
-static TRACKED_BYTES: AtomicUsize = AtomicUsize::new(0);
-
 /// Bytes that any number of responses share.
 #[derive(Debug)]
 pub(crate) struct Blob {
     bytes: Box<[u8]>,
     /// See [`SHORT_BYTES`].
     tag: OnceLock<Tag>,
-    /// Its bytes are in [`TRACKED_BYTES`].
-    is_tracked: bool,
+    /// Whether clients that are still being sent it are to be closed. `None` for what no change of
+    /// the list replaces.
+    is_withdrawn: Option<AtomicBool>,
 }
 
 impl Blob {
     pub(crate) fn new(bytes: impl Into<Box<[u8]>>) -> Self {
         let bytes = bytes.into();
         let tag = if bytes.len() > SHORT_BYTES { Tag::of(&bytes).into() } else { OnceLock::new() };
-        Self { bytes, tag, is_tracked: false }
+        Self { bytes, tag, is_withdrawn: None }
     }
 
-    /// The JSON of a list or of a color. It is tracked until nobody holds it any more.
-    pub(crate) fn tracked(bytes: impl Into<Box<[u8]>>) -> Self {
-        let mut new = Self::new(bytes);
-        new.is_tracked = true;
-        TRACKED_BYTES.fetch_add(new.bytes.len(), Relaxed);
-        new
+    /// The JSON of a list or of a color, which may be withdrawn.
+    pub(crate) fn of_list(bytes: impl Into<Box<[u8]>>) -> Self {
+        Self { is_withdrawn: Some(AtomicBool::new(false)), ..Self::new(bytes) }
     }
 
-    /// Its length if it is tracked, or 0.
-    pub(crate) fn tracked_bytes(&self) -> usize {
-        if self.is_tracked { self.bytes.len() } else { 0 }
+    pub(crate) fn may_be_withdrawn(&self) -> bool {
+        self.is_withdrawn.is_some()
     }
 
-    /// The sum of [`Blob::tracked_bytes`] of all blobs in memory.
-    pub(crate) fn all_tracked_bytes() -> usize {
-        TRACKED_BYTES.load(Relaxed)
+    pub(crate) fn withdraw(&self) {
+        self.is_withdrawn.iter().for_each(|is_withdrawn| is_withdrawn.store(true, Relaxed));
+    }
+
+    pub(crate) fn is_withdrawn(&self) -> bool {
+        self.is_withdrawn.as_ref().is_some_and(|is_withdrawn| is_withdrawn.load(Relaxed))
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -56,15 +53,7 @@ impl Blob {
     }
 }
 
-impl Drop for Blob {
-    fn drop(&mut self) {
-        if self.is_tracked {
-            TRACKED_BYTES.fetch_sub(self.bytes.len(), Relaxed);
-        }
-    }
-}
-
-/// If its content is `Eq`, `==` of two [`Arc`](std::sync::Arc)s compares the pointers first.
+/// Since it is `Eq`, `==` of two [`Arc`](std::sync::Arc)s compares the pointers first.
 impl Eq for Blob {}
 
 /// Blobs are equal when their bytes are. If both have tags already, these are compared.

@@ -42,10 +42,11 @@
 //! pool, and around the log, whose lines go to a channel.
 //!
 //! - [`Shared::making_room`]: only one worker at a time closes connections to make room; the others
-//!   go on without it. Four locks are taken inside it: those marked with *.
+//!   go on without it. Five locks are taken inside it: those marked with *.
 //! - `Watches::entries` *: which connections of a worker wait for a change, and what has changed.
 //! - `SharedList::current` *: the current version of the list; locked to clone it, or to edit it in
 //!   memory.
+//! - `SharedList::unsent` *: representations of which clients have received a part.
 //! - `Tokens::accepted` *: the hashes of the tokens.
 //! - `Limiter::rate` *: how many warnings were logged in this second.
 //! - `Inbox::mail`: what other threads have posted.
@@ -72,8 +73,8 @@
 //!
 //! Above the connection limit (`Phase::AboveLimit`), workers look every 20 ms, and the
 //! connections that have stalled longest, for half a second at least, get `Event::Evicted`. Old
-//! lists that take too much memory end the connections that read them within 100 ms
-//! (`Worker::close_old`).
+//! lists that take too much memory are withdrawn (`SharedList::withdraw_old`), which ends the
+//! connections that read them within 100 ms.
 
 mod accept;
 mod access_log;

@@ -44,8 +44,8 @@ const LINGER_TIME: Duration = Duration::from_secs(2);
 /// field Keep-Alive promises at least one.
 const KEEP_ALIVE_GRACE: Duration = Duration::from_secs(1);
 
-/// How long an old representation may be sent after there are too many of them.
-const OLD_TIME: Duration = Duration::from_millis(100);
+/// How long an old representation may be sent after it was withdrawn.
+const WITHDRAWN_TIME: Duration = Duration::from_millis(100);
 
 /// The keep-alive time when the service is stopping; a busy client sends its next request sooner.
 const STOPPING_KEEP_ALIVE: Duration = Duration::from_secs(1);
@@ -259,6 +259,7 @@ impl Connection {
             }
             State::Waiting(waiting) if is_stopping => waiting.since,
             State::Waiting(waiting) => waiting.end(),
+            State::Sending { since, .. } if self.output.is_withdrawn() => *since,
             State::Sending { since, .. } => *since + options.request_timeout,
             State::Lingering { since, .. } => *since + LINGER_TIME,
         };
@@ -277,10 +278,10 @@ impl Connection {
     }
 
     /// When the worker has to look at the connection at the latest, although nothing has happened
-    /// to it. One that sends a shared blob is looked at often, since that may be old.
+    /// to it. One that sends a shared blob is looked at often, since that may be withdrawn.
     pub(super) fn next_check(&self, context: &LoopContext<'_>) -> Option<Instant> {
         if self.output.shared_content().is_some() {
-            return Some(context.now + OLD_TIME);
+            return Some(context.now + WITHDRAWN_TIME);
         }
         self.deadline(context.phase, &context.shared.service.options)
     }
@@ -328,6 +329,9 @@ impl Connection {
 
             (State::Sending { then, since }, Event::Socket | Event::Turn) => {
                 self.send_more(then, since, None, context)
+            }
+            (State::Sending { .. }, Event::Overdue) if self.output.is_withdrawn() => {
+                Ok(self.close(Closing::OldList, context))
             }
             (State::Sending { then, since }, Event::Overdue) => {
                 self.send_more(then, since, Some(Closing::Unread), context)

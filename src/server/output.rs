@@ -111,6 +111,11 @@ impl Output {
         }
     }
 
+    /// Whether the content is not to be sent any further.
+    pub(super) fn is_withdrawn(&self) -> bool {
+        self.shared_content().is_some_and(|blob| blob.is_withdrawn())
+    }
+
     /// Sends what the socket has room for, but no more than about one turn.
     pub(super) fn send(&mut self, socket: impl AsFd) -> io::Result<Sent> {
         let before = self.sent;

@@ -18,7 +18,6 @@ use super::connection::{Connection, Event, LoopContext, Next};
 use super::inbox::Mail;
 use super::yielding::Yielding;
 use super::{Shared, WorkerHandle};
-use crate::blob::Blob;
 use crate::http::Date;
 use crate::logging;
 use crate::metrics::Closing;
@@ -74,10 +73,6 @@ pub(super) struct Worker {
     run_queue: VecDeque<(u64, Event)>,
     /// When to look at all connections; `None` when none needs it.
     next_check: Option<Instant>,
-    /// The phase in the pass before.
-    phase: Phase,
-    /// What [`Blob::all_tracked_bytes`] was in the last call of [`Worker::close_old_if_new`].
-    tracked_bytes: usize,
     yielding: Yielding,
 }
 
@@ -100,8 +95,6 @@ impl Worker {
             mail: VecDeque::new(),
             run_queue: VecDeque::new(),
             next_check: None,
-            phase: Phase::Serving,
-            tracked_bytes: 0,
             yielding: Yielding::new(),
         })
     }
@@ -125,23 +118,26 @@ impl Worker {
         let mut events = Vec::new();
         let mut before = Instant::now();
         let mut is_busy = false;
+        let mut phase = Phase::Serving;
+        let mut withdrawn = 0;
         let mut date = Date::default();
         loop {
             let now = self.wait(&mut events, before, is_busy);
             is_busy = !events.is_empty();
             let mut context = LoopContext::new(&shared, &handle, &pool, now, &mut scratch);
             context.date = date.at(now);
-            if replace(&mut self.phase, context.phase) != context.phase {
-                // Another phase has other deadlines.
+            self.serve_pass(&mut events, &mut context);
+            // Another phase has other deadlines, and so has what was withdrawn.
+            let now_withdrawn = shared.service.store.list.withdrawn();
+            if (phase, withdrawn) != (context.phase, now_withdrawn) {
                 self.next_check = Some(before);
             }
-            self.serve_pass(&mut events, &mut context);
+            (phase, withdrawn) = (context.phase, now_withdrawn);
             // What had arrived by `before` has been served, or is in a queue. So whoever is overdue
             // then was too slow itself, however slow this worker is.
             if self.next_check.is_some_and(|check| check <= before) {
                 self.end_overdue(before, &mut context);
             }
-            self.close_old_if_new();
             let end = Instant::now();
             context.counters().immediate.observe_each(context.answered, end - now);
             before = end;
@@ -337,7 +333,6 @@ impl Worker {
         if context.phase == Phase::AboveLimit {
             self.make_room(now, context);
         }
-        self.close_old();
         let deadlines =
             self.connections.values().filter_map(|entry| entry.connection.next_check(context));
         let first = deadlines.min().map(|first| first.max(now + TICK));
@@ -364,38 +359,6 @@ impl Worker {
                 break;
             }
             self.serve(id, Event::Evicted, context);
-        }
-    }
-
-    /// Closes connections that send old representations, if there may be more of these than at the
-    /// last call.
-    fn close_old_if_new(&mut self) {
-        if replace(&mut self.tracked_bytes, Blob::all_tracked_bytes()) != self.tracked_bytes {
-            self.close_old();
-        }
-    }
-
-    /// Closes connections that send old representations, if these take too much memory.
-    fn close_old(&mut self) {
-        let list = &self.shared.service.store.list;
-        if !list.may_have_too_many_old() {
-            return;
-        }
-        let sent = |entry: &Entry| entry.connection.output.shared_content().cloned();
-        let old = list.old_to_close(self.connections.values().filter_map(sent));
-        let before = self.connections.len();
-        let is_old = |entry: &Entry| {
-            sent(entry).is_some_and(|sent| old.iter().any(|old| Arc::ptr_eq(old, &sent)))
-        };
-        self.connections.retain(|_, entry| !is_old(entry));
-        let count = before - self.connections.len();
-        if count > 0 {
-            let counters = &self.shared.service.metrics.workers[self.handle.watches.worker];
-            counters.closed(Closing::OldList).add(count as u64);
-            logging::CONNECTIONS.log(format_args!(
-                "connections closed: {count}; old lists that they were still reading took too much \
-                 memory"
-            ));
         }
     }
 }

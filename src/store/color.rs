@@ -41,7 +41,7 @@ impl Color {
         serde_json::to_writer(&mut json, &fields)
             .expect("strings always serialize, and a Vec takes every byte");
         json.push(b'\n');
-        Self { json: Arc::new(Blob::tracked(json)) }
+        Self { json: Arc::new(Blob::of_list(json)) }
     }
 
     /// The name. Does not read the value.

@@ -182,15 +182,8 @@ impl Colors {
                 json.extend_from_slice(color.json_in_list());
             }
             json.extend_from_slice(ENVELOPE[1]);
-            Arc::new(Blob::tracked(json))
+            Arc::new(Blob::of_list(json))
         })
-    }
-
-    /// The sum of [`Blob::tracked_bytes`] of the colors and of the envelope.
-    pub(super) fn tracked_bytes(&self) -> usize {
-        // A line feed ends each color.
-        let colors = self.bytes + self.len();
-        colors + self.envelope.get().map_or(0, |envelope| envelope.tracked_bytes())
     }
 
     /// Whether this blob is the envelope of this version, or the JSON of one of its colors.

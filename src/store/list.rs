@@ -2,16 +2,18 @@
 //! Knows no disk.
 
 use std::mem::replace;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::{Change, Color, Colors, Edit, Outcome};
 use crate::blob::Blob;
 
-/// Old representations may take this many times the memory for requests and responses.
+/// Old representations that clients are still being sent may take this many times the memory for
+/// requests and responses.
 const OLD_FACTOR: usize = 2;
 
-/// One old representation may always be sent to its end, however long it is. So the limit is this
-/// many times the longest of them, if that is more.
+/// One of them may always be sent to its end, however long it is. So the limit is this many times
+/// the longest of them, if that is more.
 const LONGEST_FACTOR: usize = 2;
 
 /// How often a change is tried that is slow to decide on. Each try decides without the lock, and is
@@ -24,7 +26,12 @@ const SHORT_LIST_BYTES: usize = 64 * 1024;
 
 pub(crate) struct SharedList {
     current: Mutex<Colors>,
-    /// Bytes that old representations, which are still being sent, may take.
+    /// Representations of which clients have received a part, in the order in which the first one
+    /// did.
+    unsent: Mutex<Vec<Weak<Blob>>>,
+    /// How many representations were withdrawn so far.
+    withdrawn: AtomicUsize,
+    /// Bytes that those of them may take which the list does not have any more.
     old_max: usize,
     notify: ChangeListener,
 }
@@ -37,7 +44,8 @@ impl SharedList {
     /// `memory_max`: bytes for requests and responses.
     pub(super) fn new(colors: Colors, memory_max: usize, notify: ChangeListener) -> Self {
         let old_max = OLD_FACTOR * memory_max;
-        Self { current: Mutex::new(colors), old_max, notify }
+        let current = Mutex::new(colors);
+        Self { current, unsent: Mutex::default(), withdrawn: AtomicUsize::new(0), old_max, notify }
     }
 
     /// Poisoning is ignored: an edit is decided and made under one lock, so that it fits the list,
@@ -69,29 +77,54 @@ impl SharedList {
         Some(Arc::clone(short.envelope()))
     }
 
-    /// Whether old representations may take too much memory. A quick check before
-    /// [`SharedList::old_to_close`], without the lock.
-    pub(crate) fn may_have_too_many_old(&self) -> bool {
-        Blob::all_tracked_bytes() > self.old_max
+    /// Notes that a client has received a part of a representation.
+    pub(crate) fn note_unsent(&self, blob: &Arc<Blob>) {
+        {
+            let mut unsent = self.unsent.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_known = |known: &Weak<Blob>| known.as_ptr() == Arc::as_ptr(blob);
+            if !blob.may_be_withdrawn() || unsent.iter().any(is_known) {
+                return;
+            }
+            unsent.push(Arc::downgrade(blob));
+        }
+        self.withdraw_old();
     }
 
-    /// `sent`: what connections are sending. If old representations take too much memory, returns
-    /// all of `sent` that the list does not have any more, so that those connections are closed.
-    /// Too much is more than `old_max`, and more than [`LONGEST_FACTOR`] times the longest old one
-    /// of `sent`.
-    ///
-    /// Every tracked blob that the list does not have is old, also the colors of a change that
-    /// still waits for the writer. The limit of memory for requests bounds those.
-    pub(crate) fn old_to_close(&self, sent: impl Iterator<Item = Arc<Blob>>) -> Vec<Arc<Blob>> {
-        let version = self.version();
-        let old_bytes = Blob::all_tracked_bytes().saturating_sub(version.tracked_bytes());
-        if old_bytes <= self.old_max {
-            return Vec::new();
+    /// How many representations were withdrawn so far. Those who send one of them have to look when
+    /// this changes.
+    pub(crate) fn withdrawn(&self) -> usize {
+        self.withdrawn.load(Relaxed)
+    }
+
+    /// Withdraws old representations, the oldest first, if they take too much memory: more than
+    /// `old_max`, and more than [`LONGEST_FACTOR`] times the longest of them. The newest, up to half
+    /// of that, stay. Whoever is still being sent another one is then closed.
+    fn withdraw_old(&self) {
+        let unsent: Vec<_> = {
+            let mut unsent = self.unsent.lock().unwrap_or_else(PoisonError::into_inner);
+            unsent.retain(|blob| blob.strong_count() > 0);
+            unsent.iter().filter_map(Weak::upgrade).collect()
+        };
+        if unsent.is_empty() {
+            return;
         }
-        let is_old = |blob: &Arc<Blob>| blob.tracked_bytes() > 0 && !version.contains(blob);
-        let old: Vec<_> = sent.filter(is_old).collect();
-        let longest = old.iter().map(|old| old.tracked_bytes()).max().unwrap_or(0);
-        if old_bytes <= LONGEST_FACTOR * longest { Vec::new() } else { old }
+        let version = self.version();
+        let is_old = |blob: &&Arc<Blob>| !blob.is_withdrawn() && !version.contains(blob);
+        let old: Vec<_> = unsent.iter().filter(is_old).collect();
+        let lengths = old.iter().map(|blob| blob.bytes().len());
+        let max = self.old_max.max(LONGEST_FACTOR * lengths.clone().max().unwrap_or(0));
+        let mut bytes: usize = lengths.sum();
+        if bytes <= max {
+            return;
+        }
+        for blob in old {
+            if bytes <= max / 2 {
+                break;
+            }
+            blob.withdraw();
+            self.withdrawn.fetch_add(1, Relaxed);
+            bytes -= blob.bytes().len();
+        }
     }
 
     /// Makes a change, or finds that it cannot be made. `None` if that would take long, and must
@@ -110,6 +143,7 @@ impl SharedList {
             }
             // Freed without the lock: a long color takes long.
             drop(before);
+            self.withdraw_old();
             return Some(outcome);
         }
         for _ in 0..TRIES_MAX {
@@ -137,6 +171,7 @@ impl SharedList {
             };
             if is_current {
                 (self.notify)(&edits);
+                self.withdraw_old();
                 return Some(outcome);
             }
         }
@@ -159,6 +194,7 @@ impl SharedList {
     pub(super) fn publish(&self, version: Colors, edits: &[Edit]) -> usize {
         let before = { replace(&mut *self.lock(), version) };
         (self.notify)(edits);
+        self.withdraw_old();
         // `before` is freed without the lock: a long list takes long.
         before.len()
     }
@@ -166,7 +202,7 @@ impl SharedList {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    use std::sync::atomic::AtomicBool;
     use std::thread;
     use std::time::{Duration, Instant};
 
@@ -219,34 +255,47 @@ mod tests {
         assert_eq!(str::from_utf8(list.envelope().bytes()).unwrap(), expected);
     }
 
-    /// A service counts the representations of its one list. Other tests of this process have lists
-    /// as well, so the bound here is far above what those take.
     #[test]
-    fn old_representations_that_take_too_much_are_closed_and_the_current_one_never() {
-        const MEMORY_MAX: usize = 128 * 1024 * 1024;
-        let long = "x".repeat(32 * 1024 * 1024);
+    fn old_representations_that_take_too_much_are_withdrawn_and_the_current_one_never() {
+        let long = "x".repeat(1000);
         let duplicates = (0..2).map(|_| Color::new("long", &long));
-        let list = SharedList::new(duplicates.collect(), MEMORY_MAX, Box::new(|_| ()));
-        let old: Vec<_> = (0..5)
-            .map(|number| {
-                let envelope = list.envelope();
-                append(&list, &number.to_string());
-                envelope
-            })
-            .collect();
+        // twice as much for old ones: two envelopes, which are longer than 2,000 bytes each
+        let list = SharedList::new(duplicates.collect(), 2600, Box::new(|_| ()));
         let version = list.version();
         let color = |id| Arc::clone(&version.get(id).unwrap().json);
         let page = Arc::new(Blob::new(long.into_bytes()));
-        let current = [list.envelope(), color(1), color(2), page];
-        let sent = || old.iter().chain(&current).cloned();
-        assert!(list.may_have_too_many_old());
-        let is_same = |(one, two): (&Arc<_>, &Arc<_>)| Arc::ptr_eq(one, two);
-        let closed = list.old_to_close(sent());
-        assert!(closed.len() == old.len() && closed.iter().zip(&old).all(is_same));
-        drop((closed, old));
-        let before = list.envelope();
+        let current = [color(1), color(2), page];
+        current.iter().for_each(|blob| list.note_unsent(blob));
+        let mut old = Vec::new();
+        for (number, expected) in [0, 0, 2, 2, 4].into_iter().enumerate() {
+            let envelope = list.envelope();
+            list.note_unsent(&envelope);
+            old.push(envelope);
+            append(&list, &number.to_string());
+            let withdrawn: Vec<_> = old.iter().map(|blob| blob.is_withdrawn()).collect();
+            let first: Vec<_> = (0..old.len()).map(|place| place < expected).collect();
+            assert_eq!(withdrawn, first);
+        }
+        assert!(!current.iter().any(|blob| blob.is_withdrawn()));
+        // what nobody holds takes nothing
+        drop(old);
+        let envelope = list.envelope();
+        list.note_unsent(&envelope);
         append(&list, "last");
-        assert!(list.old_to_close([before].into_iter()).is_empty(), "one may be sent to its end");
+        assert!(!envelope.is_withdrawn());
+    }
+
+    #[test]
+    fn one_old_representation_may_be_sent_to_its_end() {
+        let list =
+            SharedList::new([Color::new("a", "")].into_iter().collect(), 0, Box::new(|_| ()));
+        let envelopes = [0, 1].map(|number: usize| {
+            let envelope = list.envelope();
+            list.note_unsent(&envelope);
+            append(&list, &number.to_string());
+            envelope
+        });
+        assert_eq!(envelopes.map(|blob| blob.is_withdrawn()), [false, false]);
     }
 
     #[test]

@@ -103,7 +103,7 @@ impl Connection {
         let sent = self.output.send(&self.socket)?;
         // The time for the client to read the rest begins now.
         let since = if sent == Sent::All { since } else { context.now };
-        self.after_send(sent, then, since, context.now)
+        self.after_send(sent, then, since, context)
     }
 
     /// Sends more of the output. `overdue`: the reason to close if the socket takes nothing now.
@@ -122,7 +122,7 @@ impl Connection {
             None if sent == Sent::Nothing => since,
             _ => context.now,
         };
-        self.after_send(sent, then, since, context.now)
+        self.after_send(sent, then, since, context)
     }
 
     /// Goes on after a part of the output, or all of it, was sent. A connection that ends is closed
@@ -132,9 +132,12 @@ impl Connection {
         sent: Sent,
         then: AfterSend,
         since: Instant,
-        now: Instant,
+        context: &LoopContext<'_>,
     ) -> io::Result<Transition> {
         if sent != Sent::All {
+            if let Some(blob) = self.output.shared_content() {
+                context.shared.service.store.list.note_unsent(blob);
+            }
             let next = if sent == Sent::Enough { Next::Queue } else { Next::Wait(EventFlags::OUT) };
             return Ok(Transition(State::Sending { then, since }, next));
         }
@@ -156,7 +159,7 @@ impl Connection {
         }
         rustix::net::shutdown(&self.socket, Shutdown::Write)?;
         self.parser = Parser::default();
-        Ok(Transition(State::Lingering { left: LINGER_BYTES_MAX, since: now }, read))
+        Ok(Transition(State::Lingering { left: LINGER_BYTES_MAX, since: context.now }, read))
     }
 
     pub(super) fn drop_received(
