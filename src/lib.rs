@@ -32,6 +32,7 @@
 //!   - `origin`: which web pages may do what
 //!   - `token`: who may change the list
 //!   - `page`: the page for browsers
+//!   - `openapi`: the OpenAPI document
 //! - what these three share
 //!   - `options`: options, from the command line and the environment
 //!   - `options/values`: the forms of their values

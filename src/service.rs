@@ -3,6 +3,7 @@
 mod admission;
 mod matcher;
 mod monitoring;
+mod openapi;
 mod origin;
 mod page;
 mod respond;
@@ -13,7 +14,6 @@ mod token;
 
 use std::sync::Arc;
 
-use respond::openapi;
 pub(crate) use token::{LoadedTokens, Tokens, only_token};
 
 use crate::blob::Blob;
@@ -29,7 +29,7 @@ pub(crate) struct Service {
     pub(crate) options: Arc<Options>,
     /// A write needs one of these; `None` when everybody may write.
     pub(crate) tokens: Option<Tokens>,
-    /// The document that [`openapi`] returned for the base path.
+    /// The document that [`openapi::openapi`] returned for the base path.
     openapi: Arc<Blob>,
     page: Arc<Blob>,
     pub(crate) metrics: Metrics,
@@ -44,7 +44,7 @@ impl Service {
         server: Arc<ServerState>,
     ) -> Self {
         let metrics = Metrics::new(server.workers.len());
-        let openapi = openapi(&options.base_path);
+        let openapi = openapi::openapi(&options.base_path);
         let page = page::page(&options);
         Self { store, options, tokens, openapi, page, metrics, server }
     }

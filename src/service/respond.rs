@@ -13,24 +13,11 @@ use super::{Answer, LongPoll, RequestContext, Service, Subject, origin, page};
 use crate::blob::Blob;
 use crate::http::{CommonFields, Content, MediaType, Request, Response};
 use crate::logging::excerpt;
-use crate::options::{AccessLog, BasePath};
+use crate::options::AccessLog;
 use crate::store::{Action, Change, Color, DatabaseError, JsonError, Outcome, json};
 
 /// To parse a longer content takes more time than the rest of a request.
 const LONG_CONTENT_BYTES: usize = 16 * 1024;
-
-/// The OpenAPI 3.1 document of a service below `base`. Its server is that path: clients resolve it
-/// against the address that they read the document from (OpenAPI 3.1, Server Object). Scheme and
-/// host are left to them, since a proxy in front may have others.
-pub(super) fn openapi(base: &BasePath) -> Arc<Blob> {
-    let server = format!(r#""url": "/{}""#, base.as_str().trim_start_matches('/'));
-    let json: String = include_str!("openapi.json")
-        .replacen(r#""url": "/""#, &server, 1)
-        .lines()
-        .map(str::trim_start)
-        .collect();
-    Arc::new(Blob::new((json + "\n").into_bytes()))
-}
 
 impl Service {
     /// Answers a request; an error is a response too. Checks the head again: its token may have

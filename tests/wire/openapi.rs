@@ -27,7 +27,8 @@ pub(super) struct Operation<'a> {
 
 impl Document {
     pub(super) fn new() -> Self {
-        Self(serde_json::from_str(include_str!("../../src/service/openapi.json")).unwrap())
+        let served = Server::start(&[]).ask("GET", "/openapi.json", "");
+        Self(serde_json::from_str(&served.content).unwrap())
     }
 
     /// What a reference points to, or the value itself.
@@ -198,19 +199,16 @@ fn shows(example: &Value, real: &Value) -> bool {
 
 #[test]
 fn it_is_served_with_the_base_path_as_the_server() {
-    let document = Document::new();
+    let mut document = Document::new();
     assert_eq!(document.0["info"]["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(document.0["servers"].as_array().unwrap().len(), 1);
-    for base in ["", "/api/v1"] {
-        let server = Server::start(&["--base-path", base]);
-        let content = server.ask("GET", &format!("{base}/openapi.json"), "").content;
-        let mut served: Value = serde_json::from_str(&content).unwrap();
-        // OpenAPI 3.1, Server Object: an absolute path has the host of the document's address;
-        // paths are appended to it
-        assert_eq!(served["servers"][0]["url"], if base.is_empty() { "/" } else { base });
-        served["servers"][0]["url"] = "/".into();
-        assert_eq!(served, document.0);
-    }
+    // OpenAPI 3.1, Server Object: an absolute path has the host of the document's address; paths
+    // are appended to it
+    assert_eq!(document.0["servers"][0]["url"], "/");
+    document.0["servers"][0]["url"] = "/api/v1".into();
+    let served =
+        Server::start(&["--base-path", "/api/v1"]).ask("GET", "/api/v1/openapi.json", "").content;
+    assert_eq!(serde_json::from_str::<Value>(&served).unwrap(), document.0);
 }
 
 #[test]

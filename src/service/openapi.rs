@@ -1,0 +1,58 @@
+//! The OpenAPI 3.1 document: `openapi.json`, which gets the base path and the fields of each
+//! response at the start.
+
+use std::sync::Arc;
+
+use crate::blob::Blob;
+use crate::options::BasePath;
+
+/// The fields of each response. `components.headers` of the file describes them. Vary is not among
+/// them: the page describes it in other words.
+const FIELDS: [&str; 9] = [
+    "Date",
+    "Cache-Control",
+    "X-Content-Type-Options",
+    "Cross-Origin-Resource-Policy",
+    "X-Frame-Options",
+    "Connection",
+    "Keep-Alive",
+    "Access-Control-Allow-Origin",
+    "Access-Control-Expose-Headers",
+];
+
+/// Stands for [`FIELDS`] in each response.
+const MARKER: &str = r#""...": "the fields of each response, which openapi.rs puts here""#;
+
+/// The document of a service below `base`. Its server is that path: clients resolve it against the
+/// address that they read the document from (OpenAPI 3.1, Server Object). Scheme and host are left
+/// to them, since a proxy in front may have others.
+pub(super) fn openapi(base: &BasePath) -> Arc<Blob> {
+    let server = format!(r#""url": "/{}""#, base.as_str().trim_start_matches('/'));
+    let fields =
+        FIELDS.map(|name| format!(r##""{name}": {{"$ref": "#/components/headers/{name}"}}"##));
+    let json: String = include_str!("openapi.json")
+        .replacen(r#""url": "/""#, &server, 1)
+        .replace(MARKER, &fields.join(","))
+        .lines()
+        .map(str::trim_start)
+        .collect();
+    Arc::new(Blob::new((json + "\n").into_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn every_response_has_the_fields_of_each() {
+        let document = openapi(&BasePath::default());
+        let document: Value = serde_json::from_slice(document.bytes()).unwrap();
+        for (name, response) in document["components"]["responses"].as_object().unwrap() {
+            let headers = response["headers"].as_object().unwrap();
+            let is_whole = FIELDS.iter().all(|field| headers.contains_key(*field));
+            assert!(is_whole && headers.values().all(Value::is_object), "{name}");
+        }
+    }
+}
