@@ -244,7 +244,7 @@ impl Log for Logger {
     }
 
     fn log(&self, record: &Record<'_>) {
-        // What ureq does to ask another service has no lines at the level debug.
+        // Drops ureq's own lines: the follower logs what matters.
         if record.target().starts_with("ureq") {
             return;
         }

@@ -11,13 +11,13 @@ use crate::http::{Challenge, Content, METHODS, Request, Response, is_safe};
 /// The fields that a page of an allowed origin may send.
 const ALLOWED_FIELDS: &str = "Accept, Authorization, Content-Type, If-Match, If-None-Match, Prefer";
 
-/// For how many seconds a browser may use the answer to a preflight again.
+/// For how many seconds a browser may use the response to a preflight again.
 const PREFLIGHT_SECONDS: &str = "600";
 
 impl Service {
-    /// Checks what the head of a request decides: Host and Origin, the target, the method, and
-    /// whether a token is needed. The content need not have arrived. Fails with the response that
-    /// refuses the request.
+    /// Checks the head of a request: Host and Origin, the target, the method, and the token if one
+    /// is needed. The content need not have arrived. Fails with the response that refuses the
+    /// request.
     pub(crate) fn admit<'a>(
         &self,
         request: &'a Request,
@@ -30,15 +30,15 @@ impl Service {
             .map_err(|refusal| Response { varies_by_accept: target.is_page(), ..refusal })
     }
 
-    /// Refuses with 404 a target that names nothing, then with 405 a method that it does not have,
-    /// then with 401 a request that needs a valid token and has none. The 401 comes before 404 and
-    /// 412, which would reveal which colors exist.
+    /// Refuses with 404 a target that is no resource, then with 405 a method that it does not have,
+    /// then with 401 a request that needs a valid token and has none. The operation comes after
+    /// these: its 404 and its 412 would reveal which colors exist.
     fn find_operation<'a>(
         &self,
         target: &Target<'a>,
         request: &Request,
     ) -> Result<Operation<'a>, Response> {
-        // A preflight has an Accept of its own, which is not that of the request for which it asks
+        // The Accept of a preflight is always `*/*`, whatever that of the request for which it asks
         // (Fetch standard, CORS-preflight fetch).
         if target.is_page() && !request.kept().asks_for_html && !request.is_preflight() {
             return Err(self.unknown());
@@ -65,8 +65,8 @@ impl Service {
         Ok(operation)
     }
 
-    /// The answer to OPTIONS. If a write would need a token that this request does not have, the
-    /// answer has a challenge, which makes the page ask for a token (RFC 9110 §11.6.1).
+    /// The response to OPTIONS. If a write would need a token that this request does not have, the
+    /// response has a challenge, which makes the page ask for a token (RFC 9110 §11.6.1).
     pub(super) fn allowed_methods(&self, target: &Target<'_>, request: &Request) -> Response {
         let allow = self.allow(target);
         let is_written = self.methods(target).any(|method| !is_safe(method));
@@ -86,13 +86,13 @@ impl Service {
         }
     }
 
-    /// Whether the service takes this method at all: with `--read-only`, and with `--follow`, only
-    /// one that changes nothing.
+    /// Whether the service takes this method at all. With `--read-only` or `--follow`, it takes
+    /// only methods that change nothing.
     fn takes(&self, method: &Method) -> bool {
         is_safe(method) || !(self.options.read_only || self.options.follow.is_some())
     }
 
-    /// The methods of a target. The service itself has all.
+    /// The methods of a target that the service takes. The target `*` has all of them.
     fn methods(&self, target: &Target<'_>) -> impl Iterator<Item = &'static Method> {
         let has = |method: &Method| self.takes(method) && target.operation(method).is_some();
         METHODS.iter().filter(move |method| has(method))
@@ -103,19 +103,21 @@ impl Service {
         self.methods(target).map(Method::as_str).collect::<Vec<_>>().join(", ")
     }
 
-    /// The answer where nothing is.
+    /// The response where there is no resource.
     fn unknown(&self) -> Response {
         let message =
             format!("no such resource, the list is at {}/colors", self.options.base_path.as_str());
         Response::error(StatusCode(404), message)
     }
 
-    /// The name of the token that a request has, for the log.
+    /// The name of the token of a request, for the log. `None` if the token is not valid, or has no
+    /// name.
     pub(crate) fn token_name(&self, request: &Request) -> Option<Arc<str>> {
         self.tokens.as_ref()?.name(request.kept().authorization.as_ref())
     }
 
-    /// Why a request has no valid token. `None` if it has one, or if everybody may write.
+    /// The challenge for a request without a valid token. `None` if it has one, or if the service
+    /// has no tokens.
     fn challenge(&self, request: &Request) -> Option<Challenge> {
         self.tokens.as_ref()?.check(request.kept().authorization.as_ref()).err()
     }

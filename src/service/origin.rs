@@ -38,9 +38,10 @@ pub(super) fn allowed_origin<'a>(options: &Options, request: &'a Request) -> Opt
     options.allow_origin.iter().any(|allowed| allowed == origin).then_some(origin)
 }
 
-/// Whether a request is from a page of the service, from an allowed one, or from no browser: the
-/// algorithm of `http.CrossOriginProtection` of Go 1.25. An empty field, which no browser sends,
-/// counts as none, as in Go.
+/// Whether a request is from a page of the service, from an allowed one, from the user (`none`, as
+/// by an address that was typed), or from no browser. This is the algorithm of
+/// `http.CrossOriginProtection` of Go 1.25. As there, an empty field counts as none; no browser
+/// sends one.
 fn may_change(options: &Options, request: &Request) -> bool {
     let fields = request.kept();
     match (given(&fields.sec_fetch_site), given(&fields.origin)) {
@@ -54,8 +55,8 @@ fn may_change(options: &Options, request: &Request) -> bool {
     }
 }
 
-/// The 403 for a change that a page of another origin asks for, as far as the browser says. Behind
-/// a proxy that changes Host, that may be a page of the service.
+/// The 403 for a change from a page of another origin. Behind a proxy that changes Host, a page of
+/// the service may be taken for one.
 fn cross_origin(request: &Request) -> Response {
     let origin = given(&request.kept().origin).map_or("not given".to_owned(), excerpt);
     forbidden(
@@ -73,7 +74,7 @@ fn foreign_host(host: &str) -> Response {
     )
 }
 
-/// A 403 with a message, and what the log has besides.
+/// A 403 with a message. The log has `detail` behind it.
 fn forbidden(message: &'static str, detail: &str) -> Response {
     let response = Response::error(StatusCode(403), message);
     Response { log_detail: format!("{message}{detail}").into(), ..response }

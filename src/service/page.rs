@@ -1,8 +1,10 @@
-//! The page for browsers: one HTML document, joined from its parts when the program is compiled. It
-//! gets the base path and the limit of a content at the start. Does not decide who gets it.
+//! The page for browsers: one HTML document, joined from its parts when the program is compiled.
+//! The base path and the limit of a content are put into it at the start. `admission` decides who
+//! gets it.
 //!
-//! Style and script are in the document, so that the page is one request and needs to know no path
-//! but its own. The scripts are one module: each part may use what the parts before it declare.
+//! Style and script are in the document, so that one request gets all of the page. The scripts are
+//! one module: a function may use what any part declares, and code outside of functions what stands
+//! before it.
 
 use std::sync::Arc;
 
@@ -42,8 +44,8 @@ const HTML: &str = concat!(
 
 /// What a browser lets the page do (Content Security Policy Level 3).
 ///
-/// Only the script and the style with these hashes count, nothing is asked of another host, and no
-/// text becomes markup. After a change of style or script, the test below tells the new hashes.
+/// Only the script and the style with these hashes are applied, nothing is asked of another host,
+/// and no text becomes markup. After a change of style or script, a test below tells the new hash.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'sha256-",
     "nfR0TgqrqIkHmo6iT2NgKjQc6be3Z5Rq2t8VNRNgeUM=",

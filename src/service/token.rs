@@ -1,5 +1,5 @@
 //! Tokens: reads them from their file, and checks the credentials of a request (RFC 6750). Does not
-//! decide which requests need a token, and logs none.
+//! decide which requests need a token. Logs no token.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read as _};
@@ -26,7 +26,8 @@ const FILE_BYTES_MAX: u64 = 64 * 1024;
 const NAME_CHARACTERS_MAX: usize = 64;
 const NAME_SYNTAX: &str = r#"a name has 1 to 64 letters, digits, "-", "." and "_""#;
 
-/// The tokens of a file. A client that has one may change the list.
+/// The tokens of a file. A client that has one may change the list, and read what `--private`
+/// protects.
 pub(crate) struct Tokens {
     file: PathBuf,
     accepted: RwLock<Vec<Accepted>>,
@@ -35,7 +36,7 @@ pub(crate) struct Tokens {
 #[derive(Clone, Debug, PartialEq)]
 struct Accepted {
     hash: blake3::Hash,
-    /// The name of the token's owner, for the log.
+    /// The token's name, for the log.
     name: Option<Arc<str>>,
 }
 
@@ -55,8 +56,8 @@ impl Tokens {
         &self.file
     }
 
-    /// Reads the file and replaces all tokens by those in it. Fails if the file cannot be read or a
-    /// line of it is wrong; then the previous tokens stay.
+    /// Reads the file and replaces all tokens by those in it. If the file cannot be read, has no
+    /// token or a wrong line, this fails and the previous tokens stay.
     pub(crate) fn load(&self) -> io::Result<LoadedTokens> {
         let (content, mode) = read(&self.file)?;
         let accepted = parse(&content).map_err(io::Error::other)?;
@@ -91,7 +92,7 @@ impl Tokens {
         self.find(hash)?.name
     }
 
-    /// Hashes are compared in constant time, and the time reveals nothing of a token.
+    /// blake3 compares hashes in constant time. So the time reveals nothing of a token.
     fn find(&self, hash: &blake3::Hash) -> Option<Accepted> {
         let accepted = self.accepted.read().unwrap_or_else(PoisonError::into_inner);
         accepted.iter().find(|accepted| accepted.hash == *hash).cloned()
@@ -107,7 +108,7 @@ impl LoadedTokens {
 
 /// The content of a token file, and its permissions.
 fn read(file: &Path) -> io::Result<(String, u32)> {
-    // O_NONBLOCK, since opening a FIFO would block the accept loop.
+    // O_NONBLOCK, since opening a FIFO would block the accept loop or the follower.
     let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
     let file = OpenOptions::new().read(true).custom_flags(nonblocking).open(file)?;
     let mut content = Vec::new();
@@ -123,7 +124,7 @@ fn read(file: &Path) -> io::Result<(String, u32)> {
     Ok((String::from_utf8_lossy(&content).into_owned(), mode))
 }
 
-/// The token of a file that has one, and perhaps its name.
+/// The only token of a file, without its name. Fails if there are several.
 pub(crate) fn only_token(file: &Path) -> io::Result<String> {
     let (content, _) = read(file)?;
     match &parse(&content).map_err(io::Error::other)?[..] {
@@ -150,9 +151,9 @@ fn is_credential(file: &Path) -> bool {
         .is_some_and(|directory| file.parent() == Some(Path::new(&directory)))
 }
 
-/// The tokens of a file: one per line, after its name if it has one. A line that begins with `#` is
-/// a comment. An error names a line by its number, counted from 1, and does not show the line,
-/// which may be most of a token.
+/// The tokens of a file: one per line, with or without a name before it. A line that begins with
+/// `#` is a comment. An error has the number of the line, counted from 1. It does not show the
+/// line, which may be most of a token.
 fn parse(content: &str) -> Result<Vec<Accepted>, String> {
     let parse = |(line, number)| parse_line(line).map_err(|rule| format!("line {number}: {rule}"));
     let tokens = token_lines(content).map(parse).collect::<Result<Vec<_>, _>>()?;
