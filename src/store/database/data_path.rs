@@ -8,16 +8,10 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use rustix::fs::Access;
 
 use super::DatabaseError;
-
-/// "colr", which names the program in a database's header (<https://sqlite.org/fileformat2.html>).
-pub(super) const APPLICATION_ID: i32 = 0x636f_6c72;
-
-/// The version of the tables. A newer version of the program may have a higher one.
-pub(super) const VERSION: i32 = 1;
+use super::rows::{APPLICATION_ID, VERSION};
 
 /// Most bytes of the path of FILE, without links, and of its name. SQLite takes paths of 512 bytes,
 /// and the system names of 255, both with `-journal` added.
@@ -175,10 +169,4 @@ pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
     name.into()
-}
-
-/// The path as a URI for SQLite (<https://sqlite.org/uri.html>).
-pub(super) fn uri(path: &Path) -> String {
-    const RESERVED: &AsciiSet = &CONTROLS.add(b'%').add(b'?').add(b'#');
-    format!("file://{}", percent_encode(path.as_os_str().as_bytes(), RESERVED))
 }

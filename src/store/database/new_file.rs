@@ -133,8 +133,8 @@ fn remove(path: &Path) -> Result<bool, DatabaseError> {
 fn image_of(colors: &Colors) -> Result<Vec<u8>, DatabaseError> {
     let mut connection = Connection::open_in_memory()?;
     let transaction = connection.transaction()?;
-    transaction.pragma_update(None, "application_id", data_path::APPLICATION_ID)?;
-    transaction.pragma_update(None, "user_version", data_path::VERSION)?;
+    transaction.pragma_update(None, "application_id", rows::APPLICATION_ID)?;
+    transaction.pragma_update(None, "user_version", rows::VERSION)?;
     transaction.execute_batch(rows::SCHEMA)?;
     for (id, color) in colors.iter() {
         let fields = color.fields();

@@ -2,10 +2,12 @@
 
 use std::fs::File;
 use std::mem::forget;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Params};
 
@@ -276,7 +278,7 @@ fn wait_for_locks(connection: &mut Connection, time: Duration) -> rusqlite::Resu
 
 /// Writes a frame to FILE-wal that changes nothing.
 fn rewrite_page(connection: &Connection) -> rusqlite::Result<()> {
-    connection.pragma_update(None, "application_id", data_path::APPLICATION_ID)
+    connection.pragma_update(None, "application_id", rows::APPLICATION_ID)
 }
 
 /// Reads the list at a path without links by a connection that cannot write: for `--dump` where
@@ -298,7 +300,10 @@ fn try_read_only(path: &Path) -> Result<Colors, DatabaseError> {
     let before = unused_since();
     let parameters = if before.is_some() { "?immutable=1" } else { "" };
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
-    let uri = format!("{}{parameters}", data_path::uri(path));
+    // What has a meaning in a URI (<https://sqlite.org/uri.html>).
+    const RESERVED: &AsciiSet = &CONTROLS.add(b'%').add(b'?').add(b'#');
+    let path_in_uri = percent_encode(path.as_os_str().as_bytes(), RESERVED);
+    let uri = format!("file://{path_in_uri}{parameters}");
     let found = Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
         .map_err(DatabaseError::from)
         .and_then(|connection| read_list(&connection, &Colors::default()));

@@ -5,11 +5,18 @@ use imbl::OrdMap;
 use rusqlite::Connection;
 use rusqlite::types::FromSql;
 
-use super::{DatabaseError, data_path};
+use super::DatabaseError;
 use crate::store::color::NAME_BYTES_MAX;
 use crate::store::{Color, Colors};
 
-/// The table, of version [`VERSION`](data_path::VERSION). There has been no other version so far.
+/// "colr", which names the program in a database's header (<https://sqlite.org/fileformat2.html>).
+pub(super) const APPLICATION_ID: i32 = 0x636f_6c72;
+
+/// The version of the table, which is `user_version` in the header. A later version of the program
+/// may have a higher one.
+pub(super) const VERSION: i32 = 1;
+
+/// The table, of version [`VERSION`]. There has been no other version so far.
 ///
 /// Whoever changes it raises the version, and adds a step that brings an older FILE up: in
 /// `Database::open`, behind the check for damage, one transaction alters the table and sets
@@ -42,10 +49,10 @@ pub(super) fn quick_check(connection: &Connection) -> Result<(), DatabaseError> 
 /// Reads the list. A color that `known` has with the same id shares the memory of that one.
 pub(super) fn read_list(connection: &Connection, known: &Colors) -> Result<Colors, DatabaseError> {
     // `data_path` has checked the header in FILE. FILE-wal may have a later one.
-    if query_value::<i32>(connection, "PRAGMA application_id")? != data_path::APPLICATION_ID {
+    if query_value::<i32>(connection, "PRAGMA application_id")? != APPLICATION_ID {
         return Err(DatabaseError::Foreign);
     }
-    if query_value::<i32>(connection, "PRAGMA user_version")? > data_path::VERSION {
+    if query_value::<i32>(connection, "PRAGMA user_version")? > VERSION {
         return Err(DatabaseError::Newer);
     }
     check_schema(connection)?;
