@@ -1,11 +1,9 @@
 //! Finds out what is at the path of `--data`, from the first bytes of the file. SQLite may change a
 //! file that it opens, so it gets only files that are databases of colors.
 
-use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read as _};
+use std::io::{ErrorKind, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Access;
@@ -51,7 +49,7 @@ fn check_path_length(path: &Path) -> Result<(), DatabaseError> {
             "no such directory; create it with mkdir -p {}",
             directory.display()
         )),
-        _ => refused("search", directory, &error),
+        _ => DatabaseError::refused("search", directory, &error),
     })?;
     let name = path.file_name().unwrap_or_default();
     if full.join(name).as_os_str().len() > PATH_BYTES_MAX || name.len() > FILE_NAME_BYTES_MAX {
@@ -73,12 +71,12 @@ pub(super) fn has_list(path: &Path) -> Result<bool, DatabaseError> {
         }
         Ok(_) => {}
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
-        Err(error) => return Err(refused("open", path, &error)),
+        Err(error) => return Err(DatabaseError::refused("open", path, &error)),
     }
     let mut start = Vec::new();
     File::open(path)
         .and_then(|file| file.take(100).read_to_end(&mut start))
-        .map_err(|error| refused("read", path, &error))?;
+        .map_err(|error| DatabaseError::refused("read", path, &error))?;
     let number = |at: usize| {
         start.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(i32::from_be_bytes)
     };
@@ -101,23 +99,11 @@ pub(super) fn has_list(path: &Path) -> Result<bool, DatabaseError> {
     }
 }
 
-/// Makes the names of FILE and of the files beside it durable.
-pub(super) fn sync_directory(path: &Path) -> Result<(), DatabaseError> {
-    let directory = directory_of(path);
-    let synced = File::open(directory).and_then(|directory| directory.sync_all());
-    synced.map_err(|error| {
-        DatabaseError::Unusable(format!(
-            "cannot sync {}: {error}; a power cut could lose the file: repair the disk, or name \
-             another file with --data",
-            directory.display()
-        ))
-    })
-}
-
 /// Fails if this process may not write a file, or may not create files in its directory.
 pub(crate) fn check_writable(path: &Path) -> Result<(), DatabaseError> {
     let check = |path: &Path, access| {
-        rustix::fs::access(path, access).map_err(|error| refused("write", path, &error.into()))
+        rustix::fs::access(path, access)
+            .map_err(|error| DatabaseError::refused("write", path, &error.into()))
     };
     if path.exists() {
         check(path, Access::READ_OK | Access::WRITE_OK)?;
@@ -125,48 +111,6 @@ pub(crate) fn check_writable(path: &Path) -> Result<(), DatabaseError> {
     check(directory_of(path), Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK)
 }
 
-/// The error when the system refuses an operation on an absolute path. If permission is lacking,
-/// the error names the part of the path that lacks it, its owner, and the user of this process. A
-/// service manager may run the service as a user of its own, and the error of the system names
-/// neither user.
-pub(super) fn refused(operation: &'static str, path: &Path, error: &io::Error) -> DatabaseError {
-    if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) {
-        return DatabaseError::Full;
-    }
-    let seen = path.ancestors().find_map(|part| Some((part, fs::metadata(part).ok()?)));
-    let (operation, path, cause) = match (error.kind(), seen) {
-        (ErrorKind::PermissionDenied, Some((part, there))) => {
-            let cause = format!(
-                "permission denied: it belongs to user {} with mode {:04o}, and this process runs \
-                 as user {}; run this as its owner, change its mode or owner, or name another file \
-                 with --data",
-                there.uid(),
-                there.mode() & 0o7777,
-                rustix::process::geteuid().as_raw()
-            );
-            (if part == path { operation } else { "search" }, part, cause)
-        }
-        (ErrorKind::ReadOnlyFilesystem, _) => {
-            let directory = if path.is_dir() { path } else { directory_of(path) };
-            let cause = format!(
-                "it is read-only; name another file with --data, or under systemd have the unit \
-                 say ReadWritePaths={}",
-                directory.display()
-            );
-            (operation, directory, cause)
-        }
-        _ => (operation, path, format!("{error}; name another file with --data")),
-    };
-    DatabaseError::Unusable(format!("cannot {operation} {}: {cause}", path.display()))
-}
-
 pub(super) fn directory_of(path: &Path) -> &Path {
     path.parent().unwrap_or(path)
-}
-
-/// The path of a file beside FILE, such as FILE-wal.
-pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(suffix);
-    name.into()
 }

@@ -1,6 +1,9 @@
 //! The errors of the database, and their messages. Errors of SQLite are told apart by its codes.
 
-use std::fmt;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::{fmt, fs};
 
 use rusqlite::{ErrorCode, ffi};
 
@@ -37,6 +40,41 @@ pub(crate) enum DatabaseError {
 }
 
 impl DatabaseError {
+    /// The error when the system refuses an operation on an absolute path. If permission is
+    /// lacking, the error names the part of the path that lacks it, its owner, and the user of this
+    /// process. A service manager may run the service as a user of its own, and the error of the
+    /// system names neither user.
+    pub(super) fn refused(operation: &'static str, path: &Path, error: &io::Error) -> Self {
+        if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) {
+            return Self::Full;
+        }
+        let seen = path.ancestors().find_map(|part| Some((part, fs::metadata(part).ok()?)));
+        let (operation, path, cause) = match (error.kind(), seen) {
+            (ErrorKind::PermissionDenied, Some((part, there))) => {
+                let cause = format!(
+                    "permission denied: it belongs to user {} with mode {:04o}, and this process \
+                     runs as user {}; run this as its owner, change its mode or owner, or name \
+                     another file with --data",
+                    there.uid(),
+                    there.mode() & 0o7777,
+                    rustix::process::geteuid().as_raw()
+                );
+                (if part == path { operation } else { "search" }, part, cause)
+            }
+            (ErrorKind::ReadOnlyFilesystem, _) => {
+                let directory = path.ancestors().find(|part| part.is_dir()).unwrap_or(path);
+                let cause = format!(
+                    "it is read-only; name another file with --data, or under systemd have the \
+                     unit say ReadWritePaths={}",
+                    directory.display()
+                );
+                (operation, directory, cause)
+            }
+            _ => (operation, path, format!("{error}; name another file with --data")),
+        };
+        Self::Unusable(format!("cannot {operation} {}: {cause}", path.display()))
+    }
+
     /// What clients learn: whether it may help to try again, and whether the change may be there.
     pub(crate) fn for_clients(&self) -> &'static str {
         match self {

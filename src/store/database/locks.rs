@@ -28,7 +28,7 @@ pub(crate) fn lock_file(path: &Path) -> Result<Option<File>, DatabaseError> {
         options.read(true).write(true).custom_flags(OFlags::NOFOLLOW.bits() as i32);
         let file = match options.open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            file => file.map_err(|error| data_path::refused("open", path, &error))?,
+            file => file.map_err(|error| DatabaseError::refused("open", path, &error))?,
         };
         lock(&file, path)?;
         // A start that replaces an empty FILE has both locked before it gives up this one.
@@ -42,7 +42,7 @@ pub(crate) fn lock_file(path: &Path) -> Result<Option<File>, DatabaseError> {
 pub(super) fn lock_directory(path: &Path) -> Result<File, DatabaseError> {
     let directory = data_path::directory_of(path);
     let file = File::open(directory);
-    let file = file.map_err(|error| data_path::refused("open", directory, &error))?;
+    let file = file.map_err(|error| DatabaseError::refused("open", directory, &error))?;
     lock(&file, directory)?;
     Ok(file)
 }
@@ -51,7 +51,7 @@ fn lock(file: &File, path: &Path) -> Result<(), DatabaseError> {
     retry_while_busy(LOCK_TIME, || {
         file.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => DatabaseError::Busy,
-            TryLockError::Error(error) => data_path::refused("lock", path, &error),
+            TryLockError::Error(error) => DatabaseError::refused("lock", path, &error),
         })
     })
 }

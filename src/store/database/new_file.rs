@@ -16,7 +16,7 @@ use rusqlite::Connection;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-use super::wal_files::give_owner_and_mode_of;
+use super::wal_files::{give_owner_and_mode_of, sync_directory, with_suffix};
 use super::{DatabaseError, data_path, locks, rows};
 use crate::file_id::FileId;
 use crate::store::Colors;
@@ -68,7 +68,7 @@ fn make(path: &Path, colors: &Colors, empty: Option<&File>) -> Result<Option<Fil
         return Ok(None);
     }
     let new = NewFile::create(path)?;
-    let failed = |error| data_path::refused("make", &new.path, &error);
+    let failed = |error| DatabaseError::refused("make", &new.path, &error);
     let file = new.file.try_clone().map_err(failed)?;
     // Nobody else has a lock on a new file.
     file.try_lock().map_err(|_| DatabaseError::Busy)?;
@@ -83,10 +83,10 @@ fn make(path: &Path, colors: &Colors, empty: Option<&File>) -> Result<Option<Fil
     file.write_all_at(&image_of(colors)?, 0).map_err(failed)?;
     file.sync_all().map_err(failed)?;
     // SQLite would apply to the new FILE what one that is gone has left.
-    let has_wal = remove(&data_path::with_suffix(path, "-wal"))?;
-    let has_journal = remove(&data_path::with_suffix(path, "-journal"))?;
+    let has_wal = remove(&with_suffix(path, "-wal"))?;
+    let has_journal = remove(&with_suffix(path, "-journal"))?;
     if has_wal || has_journal {
-        data_path::sync_directory(path)?;
+        sync_directory(path)?;
     }
     let is_renamed = rename(&new.path, path, empty).map_err(failed)?;
     Ok(is_renamed.then_some(file))
@@ -107,7 +107,7 @@ impl NewFile {
         options.read(true).write(true).create_new(true).mode(NEW_FILE_MODE);
         match options.open(&path) {
             Ok(file) => Ok(Self { path, file }),
-            Err(error) => Err(data_path::refused("make", &path, &error)),
+            Err(error) => Err(DatabaseError::refused("make", &path, &error)),
         }
     }
 }
@@ -124,7 +124,7 @@ fn remove(path: &Path) -> Result<bool, DatabaseError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
         removed => {
-            removed.map(|()| true).map_err(|error| data_path::refused("remove", path, &error))
+            removed.map(|()| true).map_err(|error| DatabaseError::refused("remove", path, &error))
         }
     }
 }

@@ -11,10 +11,10 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Params};
 
+use super::DatabaseError;
 use super::locks::{RETRY_PAUSE, retry_while_busy};
 use super::rows::{self, query_value, quick_check, read_list};
 use super::wal_files::{self, PAGE_BYTES_MIN, WalFiles};
-use super::{DatabaseError, data_path};
 use crate::store::{Color, Colors, Edit};
 
 /// Longest wait of a save or a read for another program that writes.
@@ -73,7 +73,7 @@ impl Database {
         database.files.note_opened()?;
         wait_for_locks(connection, TRY_TIME)?;
         // SQLite syncs the directory as well before the first change, but ignores a failure.
-        data_path::sync_directory(path)?;
+        wal_files::sync_directory(path)?;
         database.roll_back();
         Ok((database, colors))
     }
@@ -112,7 +112,7 @@ impl Database {
         }
         let found = self.begin_with("BEGIN IMMEDIATE", known)?;
         if has_failed {
-            data_path::sync_directory(&self.files.wal.path)?;
+            wal_files::sync_directory(&self.files.wal.path)?;
             rewrite_page(&self.connection)?;
         }
         Ok(found)
@@ -293,7 +293,7 @@ fn try_read_only(path: &Path) -> Result<Colors, DatabaseError> {
     // In WAL mode, SQLite makes FILE-wal and FILE-shm, unless it is told that nobody changes FILE.
     // Nobody does while there is neither FILE-wal nor FILE-journal, and FILE keeps its time.
     let unused_since = || {
-        let is_beside = |suffix| data_path::with_suffix(path, suffix).exists();
+        let is_beside = |suffix| wal_files::with_suffix(path, suffix).exists();
         let is_used = is_beside("-wal") || is_beside("-journal");
         if is_used { None } else { path.metadata().and_then(|file| file.modified()).ok() }
     };

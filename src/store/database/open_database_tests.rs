@@ -181,7 +181,7 @@ fn a_wal_that_is_cut_short_is_one_of_the_lists_before() {
         scratch.save([append(id, name)]).unwrap();
         lists.push(scratch.read());
     }
-    let wal = fs::read(data_path::with_suffix(&scratch.path, "-wal")).unwrap();
+    let wal = fs::read(wal_files::with_suffix(&scratch.path, "-wal")).unwrap();
     let copy = scratch.path.with_file_name("copy.db");
     fs::copy(&scratch.path, &copy).unwrap();
     let mut commits = 0;
@@ -190,7 +190,7 @@ fn a_wal_that_is_cut_short_is_one_of_the_lists_before() {
     let is_tried =
         |end: &usize| (end + 4120 - 64) % 4120 < 80 || end.is_multiple_of(29) || *end == wal.len();
     for end in (0..=wal.len()).filter(is_tried) {
-        fs::write(data_path::with_suffix(&copy, "-wal"), &wal[..end]).unwrap();
+        fs::write(wal_files::with_suffix(&copy, "-wal"), &wal[..end]).unwrap();
         let colors = Database::read(&copy).unwrap();
         assert!(
             colors == lists[commits] || Some(&colors) == lists.get(commits + 1),

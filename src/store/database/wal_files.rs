@@ -3,6 +3,7 @@
 //! maps FILE-shm into memory, and writing to memory for which the disk has no room is a SIGBUS.
 //! Knows no SQL.
 
+use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
@@ -12,7 +13,7 @@ use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::DatabaseError;
-use super::data_path::{refused, with_suffix};
+use super::data_path::directory_of;
 use crate::file_id::FileId;
 
 /// The wal-index in FILE-shm consists of blocks of this many bytes, each for this many frames of
@@ -74,7 +75,7 @@ impl SharedMemory {
     /// does no harm: the next program that opens the database uses it.
     fn open(path: &Path) -> Result<Self, DatabaseError> {
         let shm = with_suffix(path, "-shm");
-        let failed = |error: io::Error| refused("open", &shm, &error);
+        let failed = |error: io::Error| DatabaseError::refused("open", &shm, &error);
         let owner = fs::metadata(path).map_err(failed)?;
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(owner.mode() & 0o777);
@@ -97,12 +98,13 @@ impl SharedMemory {
         if needed <= self.allocated {
             return Ok(());
         }
+        let path = &self.file.path;
         let allocate = || fallocate(&self.descriptor, FallocateFlags::empty(), 0, needed);
         self.allocated = match retry_on_intr(allocate) {
             Ok(()) => needed,
             // The file system cannot allocate in advance.
             Err(Errno::OPNOTSUPP) => self.length(),
-            Err(error) => return Err(refused("allocate", &self.file.path, &error.into())),
+            Err(error) => return Err(DatabaseError::refused("allocate", path, &error.into())),
         };
         Ok(())
     }
@@ -189,6 +191,26 @@ impl WalFiles {
         self.wal_bytes_max += 2 * text;
         self.shm.allocate(self.wal_bytes_max)
     }
+}
+
+/// The path of a file beside FILE, such as FILE-wal.
+pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    name.into()
+}
+
+/// Makes the names of FILE and of the files beside it durable.
+pub(super) fn sync_directory(path: &Path) -> Result<(), DatabaseError> {
+    let directory = directory_of(path);
+    let synced = File::open(directory).and_then(|directory| directory.sync_all());
+    synced.map_err(|error| {
+        DatabaseError::Unusable(format!(
+            "cannot sync {}: {error}; a power cut could lose the file: repair the disk, or name \
+             another file with --data",
+            directory.display()
+        ))
+    })
 }
 
 /// Gives a new file the owner and the mode of another.
