@@ -122,10 +122,9 @@ impl Drop for NewFile {
 /// False if there is no such file.
 fn remove(path: &Path) -> Result<bool, DatabaseError> {
     match fs::remove_file(path) {
+        Ok(()) => Ok(true),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-        removed => {
-            removed.map(|()| true).map_err(|error| DatabaseError::refused("remove", path, &error))
-        }
+        Err(error) => Err(DatabaseError::refused("remove", path, &error)),
     }
 }
 

@@ -57,11 +57,9 @@ impl Database {
         let mut database = Self::open_checked(given, path, Some(lock))?;
         let connection = &mut database.connection;
         if query_value::<String>(connection, "PRAGMA journal_mode=WAL")? != "wal" {
-            return Err(DatabaseError::Unusable(
-                "its file system has no shared memory for a WAL; name a file on a local disk with \
-                 --data"
-                    .to_owned(),
-            ));
+            let reason = "its file system has no shared memory for a WAL; name a file on a local \
+                          disk with --data";
+            return Err(DatabaseError::Unusable(reason.to_owned()));
         }
         // A long read of another program makes FILE-wal grow. journal_size_limit is the length in
         // bytes to which SQLite cuts it afterwards.
@@ -168,11 +166,8 @@ impl Database {
             quick_check(&connection)?;
             read_list(&connection, known)
         };
-        match is_whole() {
-            Ok(_) => self.files.note_whole(),
-            Err(DatabaseError::Busy) => return Err(DatabaseError::Busy),
-            Err(_) => return Err(cut),
-        }
+        is_whole().map_err(|error| if error == DatabaseError::Busy { error } else { cut })?;
+        self.files.note_whole();
         Ok(())
     }
 
