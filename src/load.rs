@@ -122,7 +122,8 @@ pub(crate) fn check_list(options: &Options) -> Result<String, Failure> {
             Ok(format!("{} from {seed}, for {}", count(colors.len()), given.display()))
         }
         Source::Database { given, path, .. } => {
-            let colors = Database::read(&path).map_err(|error| unusable(&given, error))?;
+            let colors =
+                Database::read_recovering(&path).map_err(|error| unusable(&given, error))?;
             Ok(format!("{} kept in {}", count(colors.len()), given.display()))
         }
     }
@@ -140,11 +141,13 @@ fn stored(file: &Path) -> Result<Colors, DatabaseError> {
     if !has_list {
         return Err(DatabaseError::Missing);
     }
-    let Err(refused) = database::check_writable(&path) else { return Database::read(&path) };
-    database::read_only(&path).map_err(|error| match error {
-        DatabaseError::Inaccessible => refused,
-        error => error,
-    })
+    match database::check_writable(&path) {
+        Ok(()) => Database::read_recovering(&path),
+        Err(refused) => database::read_without_writing(&path).map_err(|error| match error {
+            DatabaseError::Inaccessible => refused,
+            error => error,
+        }),
+    }
 }
 
 fn unusable(file: &Path, error: DatabaseError) -> Failure {

@@ -71,4 +71,4 @@ pub(crate) use error::DatabaseError;
 pub(crate) use locks::lock_file;
 pub(crate) use new_file::{check_new_file, lock_or_make};
 pub(super) use open_database::{BUSY_TIME, TRY_TIME};
-pub(crate) use open_database::{Database, read_only};
+pub(crate) use open_database::{Database, read_without_writing};

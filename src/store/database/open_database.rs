@@ -78,7 +78,7 @@ impl Database {
 
     /// Reads the list of the database at a path without links, as a start would: recovers what a
     /// kill has left, and looks for damage. A service may be running on it.
-    pub(crate) fn read(path: &Path) -> Result<Colors, DatabaseError> {
+    pub(crate) fn read_recovering(path: &Path) -> Result<Colors, DatabaseError> {
         let database = Self::open_checked(path, path, None)?;
         read_list(&database.connection, &Colors::default())
     }
@@ -276,15 +276,15 @@ fn rewrite_page(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "application_id", rows::APPLICATION_ID)
 }
 
-/// Reads the list at a path without links by a connection that cannot write: for `--dump` where
-/// that may not, as in `colors-backup.service`, for which all file systems are read-only. Recovers
-/// nothing, so it may fail after a kill.
-pub(crate) fn read_only(path: &Path) -> Result<Colors, DatabaseError> {
-    retry_while_busy(BUSY_TIME, || try_read_only(path))
+/// Reads the list at a path without links by a connection that cannot write. For a `--dump` that
+/// may not write FILE, as in `colors-backup.service`, for which all file systems are read-only.
+/// Unlike [`Database::read_recovering`], it recovers nothing, so it may fail after a kill.
+pub(crate) fn read_without_writing(path: &Path) -> Result<Colors, DatabaseError> {
+    retry_while_busy(BUSY_TIME, || try_read_without_writing(path))
 }
 
 /// Fails with `Busy` if another program opens or closes the database meanwhile.
-fn try_read_only(path: &Path) -> Result<Colors, DatabaseError> {
+fn try_read_without_writing(path: &Path) -> Result<Colors, DatabaseError> {
     // In WAL mode, SQLite makes FILE-wal and FILE-shm, unless it is told that nobody changes FILE.
     // Nobody does while there is neither FILE-wal nor FILE-journal, and FILE keeps its time.
     let unused_since = || {

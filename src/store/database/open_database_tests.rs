@@ -72,7 +72,7 @@ impl Scratch {
     }
 
     fn read(&self) -> Colors {
-        Database::read(&self.path).unwrap()
+        Database::read_recovering(&self.path).unwrap()
     }
 }
 
@@ -191,7 +191,7 @@ fn a_wal_that_is_cut_short_is_one_of_the_lists_before() {
         |end: &usize| (end + 4120 - 64) % 4120 < 80 || end.is_multiple_of(29) || *end == wal.len();
     for end in (0..=wal.len()).filter(is_tried) {
         fs::write(wal_files::with_suffix(&copy, "-wal"), &wal[..end]).unwrap();
-        let colors = Database::read(&copy).unwrap();
+        let colors = Database::read_recovering(&copy).unwrap();
         assert!(
             colors == lists[commits] || Some(&colors) == lists.get(commits + 1),
             "{end}: {colors:?}"
@@ -209,5 +209,5 @@ fn a_copy_without_its_shm_is_read() {
     let beside = |name: &str| scratch.path.with_file_name(name);
     fs::copy(&scratch.path, beside("copy.db")).unwrap();
     fs::copy(beside("colors.db-wal"), beside("copy.db-wal")).unwrap();
-    assert_eq!(ids(&Database::read(&beside("copy.db")).unwrap()), [1, 2]);
+    assert_eq!(ids(&Database::read_recovering(&beside("copy.db")).unwrap()), [1, 2]);
 }
