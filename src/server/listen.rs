@@ -98,7 +98,8 @@ pub(crate) fn listen(
 /// Changes nothing.
 pub(crate) fn check_endpoint(endpoint: &Endpoint) -> io::Result<()> {
     let Endpoint::Unix(path) = endpoint else { return Ok(()) };
-    let directory = directory_of(path).join(".");
+    // "." for a bare name, whose parent is "".
+    let directory = path.parent().unwrap_or(path).join(".");
     rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK)?;
     is_socket(path).map(drop)
 }
@@ -182,11 +183,6 @@ impl Drop for SocketFile {
             let _ = fs::remove_file(&self.path);
         }
     }
-}
-
-fn directory_of(path: &Path) -> &Path {
-    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
-    directory.unwrap_or(Path::new("."))
 }
 
 /// Removes a socket file to which no socket is bound any more. Fails if one is, or if the file is
