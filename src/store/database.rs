@@ -16,43 +16,35 @@
 //!
 //! # Locks
 //!
-//! In the order in which they are taken. All but the first two are SQLite's own (`os_unix.c`,
-//! `wal.c`), which belong to the process (fcntl_locking(2)).
+//! Two locks are ours (flock(2)). Other programs pay no attention to them.
 //!
-//! | lock | on | had by | waited for by |
-//! |---|---|---|---|
-//! | service | FILE, flock(2) | a service, until it ends | a start, [`LOCK_TIME`] |
-//! | making | the directory, flock(2) | a start that makes FILE | another such, [`LOCK_TIME`] |
-//! | shared | FILE, shared bytes | each open connection | who wants it exclusive, [`BUSY_TIME`] |
-//! | exclusive | FILE, all lock bytes | a change without a WAL | who opens it, [`BUSY_TIME`] |
-//! | in use | FILE-shm, byte 128 | each open connection | nobody |
-//! | recovery | FILE-shm, bytes 120 to 122 | the first connection | others, [`BUSY_TIME`] |
-//! | read mark | FILE-shm, a byte of 123 to 127 | each transaction | nobody |
-//! | write | FILE-shm, byte 120 | a transaction that writes | a save, [`BUSY_TIME`] |
-//! | checkpoint | FILE-shm, byte 121 | a checkpoint | nobody |
+//! - The service lock, on FILE. A service has it until it ends, so that no second one uses FILE. A
+//!   start waits for it, no longer than [`LOCK_TIME`].
+//! - The lock on the directory of FILE. A start has it while it makes FILE, until the new file is
+//!   at the path of FILE and has the service lock. Another start that makes a file there waits, no
+//!   longer than [`LOCK_TIME`]. A start that replaces an empty FILE takes the service lock on that
+//!   one first.
 //!
-//! - Shared, in use and read mark are read locks, which any number may have at once. Of the others,
-//!   one at a time has each.
-//! - Making: keeps two first starts apart, until the file that has the service lock is at the path
-//!   of FILE. Whoever makes FILE in place of an empty one has the service lock on both.
-//! - Exclusive: taken by a program while it writes without a WAL, and by the last connection when
-//!   it closes and removes FILE-shm. A connection that does not get the lock when it closes does
-//!   not wait, but leaves an empty FILE-wal.
-//! - In use: while anybody has this lock, the content of FILE-shm, the wal-index, is valid. The
-//!   first connection makes the wal-index under the recovery lock.
-//! - Read mark: a checkpoint does not wait for readers. It copies no page of FILE-wal into FILE
-//!   that is newer than what a reader sees.
-//! - Write: a save has this lock from [`Database::begin`] to the end of its commit. A save waits
-//!   for [`TRY_TIME`] at a time. Between two tries the writer publishes what others have committed,
-//!   for which a read mark is enough.
-//! - Checkpoint: taken at the end of a commit, and in [`Database::close`]. A connection that does
-//!   not get the lock leaves the checkpoint out.
+//! All others are SQLite's (<https://sqlite.org/lockingv3.html>,
+//! <https://sqlite.org/walformat.html>). `--check` and `--dump` take these as any other program
+//! does, and no service lock. The connection of a service that has started waits for them no longer
+//! than [`TRY_TIME`], any other no longer than [`BUSY_TIME`], and [`Database::close`] not at all.
+//! Three of them decide what is done here:
 //!
-//! `--dump` and `--check` have a connection as any other program has, without the service lock.
+//! - The write lock. A save has it from [`Database::begin`] to the end of its commit. A save waits
+//!   for it no longer than [`BUSY_TIME`], in tries of [`TRY_TIME`]. Between two tries the writer
+//!   publishes what others have committed, which takes no write lock.
+//! - The checkpoint lock. A commit that does not get it leaves the checkpoint to a later one.
+//!   [`Database::close`] needs this lock and the write lock, and that nobody reads from FILE-wal.
+//!   Otherwise it fails, and FILE-wal stays.
+//! - The exclusive lock on FILE. A connection that closes takes it, and then removes FILE-wal.
+//!   While another program has FILE open, it does not get the lock, and leaves an empty FILE-wal.
 //!
-//! So every wait ends, and no two processes wait for each other. A process that closes any
-//! descriptor of FILE or FILE-shm loses SQLite's locks on that file
-//! (<https://sqlite.org/howtocorrupt.html>, section 2.2): here, the connection is closed first.
+//! So every wait ends, and no two processes wait for each other.
+//!
+//! A process that closes any descriptor of FILE or FILE-shm loses SQLite's locks on that file
+//! (<https://sqlite.org/howtocorrupt.html>, section 2.2). So the connection is closed first, and
+//! the other descriptors after it.
 //!
 //! [`LOCK_TIME`]: locks::LOCK_TIME
 //! [`BUSY_TIME`]: open_database::BUSY_TIME
