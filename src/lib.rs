@@ -48,7 +48,7 @@
 //!   - `writer`: group commit, and looks for what other programs have committed
 //!   - `followed`: the service whose list this one has, and how it answers
 //!   - `database_status`: whether the database can be saved to
-//!   - `database`: which of the files below one needs for what, and all locks on FILE
+//!   - `database`: which of the files below one needs for what, and the locks on FILE
 //!   - `database/data_path`: what is at the path of `--data`, before SQLite opens it
 //!   - `database/new_file`: makes FILE at the first start
 //!   - `database/locks`: keeps out a second service, and waits for what is busy

@@ -3,20 +3,22 @@
 use super::Color;
 use super::colors::{Colors, Edit};
 
-/// The edits that lead from `old` to a list with the colors of `new`: one for each color that is
-/// not the same in both. `None` if the whole list is better replaced: if a color comes before one
-/// that stays, where no id is free, or if there would be more edits than colors
-/// in the new one.
+/// The edits that lead from `old` to a list with the colors of `new`. `None` if the whole list is
+/// better replaced: if there would be more edits than colors in `new`, or if no id is left for a
+/// color to append.
 ///
-/// Colors are found by their names, and kept in their order. So duplicates are entries like any
-/// other, and whatever is not found in place is removed, or appended.
+/// Colors are found by their names, in their order. So duplicates of a name are entries like any
+/// other. A color of `old` that is found stays, or gets its new value. Any other is removed. What
+/// is left of `new` is appended. So if a new color stands before colors of `old`, those are
+/// removed, and appended again behind it.
 pub(super) fn edits_between(old: &Colors, new: &Colors) -> Option<Vec<Edit>> {
     let most = old.len().min(new.len());
     let pairs = old.iter().zip(new.iter());
     let prefix = pairs.take_while(|((_, old), (_, new))| old == new).count();
     let pairs = old.iter().rev().zip(new.iter().rev()).take(most - prefix);
     let suffix = pairs.take_while(|((_, old), (_, new))| old == new).count();
-    // A color at the end may be another one than before, and only have the same name and value.
+    // Colors at the end of `new` may have been appended, and only look like those at the end of
+    // `old`.
     edits_within(old, new, prefix, suffix).or_else(|| edits_within(old, new, prefix, 0))
 }
 

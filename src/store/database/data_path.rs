@@ -32,7 +32,7 @@ pub(crate) fn locate(given: &Path) -> Result<(PathBuf, bool), DatabaseError> {
 /// Where a path leads, as an absolute path. Follows links even to a file that does not exist.
 fn resolve(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
-    // The kernel follows as many links (path_resolution(7)).
+    // The kernel follows no more than 40 links either (path_resolution(7)).
     for _ in 0..40 {
         let Ok(target) = fs::read_link(&path) else { break };
         path = path.parent().unwrap_or(Path::new("")).join(target);
@@ -40,8 +40,8 @@ fn resolve(path: &Path) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
 
-/// Fails if FILE, an absolute path without links at its end, is in no directory, or has a path that
-/// is too long for SQLite.
+/// Fails if the directory of FILE does not exist, or if the path is too long for SQLite. `path` is
+/// absolute, and has no links at its end.
 fn check_path_length(path: &Path) -> Result<(), DatabaseError> {
     let directory = directory_of(path);
     let full = fs::canonicalize(directory).map_err(|error| match error.kind() {
@@ -61,8 +61,8 @@ fn check_path_length(path: &Path) -> Result<(), DatabaseError> {
     Ok(())
 }
 
-/// True if there is a database of colors at a path without links, false if the file is missing or
-/// empty; an error for anything else.
+/// True if a database of colors is at a path without links. False if the file is missing or empty.
+/// Fails if anything else is there.
 pub(super) fn has_list(path: &Path) -> Result<bool, DatabaseError> {
     let unusable = |reason: &str| Err(DatabaseError::Unusable(reason.to_owned()));
     match fs::metadata(path) {
@@ -111,6 +111,7 @@ pub(crate) fn check_writable(path: &Path) -> Result<(), DatabaseError> {
     check(directory_of(path), Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK)
 }
 
+/// The directory of a file. `path` is absolute.
 pub(super) fn directory_of(path: &Path) -> &Path {
     path.parent().unwrap_or(path)
 }

@@ -19,8 +19,8 @@ pub(crate) enum DatabaseError {
     Foreign,
     /// When the tables have a version of a later program.
     Newer,
-    /// When the files, a row or the schema cannot be used, the system refuses an operation on the
-    /// files, or SQLite fails, for this reason.
+    /// When the files, a row or the schema cannot be used, when the system refuses an operation on
+    /// the files, or when SQLite fails otherwise. Has the reason.
     Unusable(String),
     /// When SQLite finds this damage.
     Damaged(String),
@@ -30,10 +30,10 @@ pub(crate) enum DatabaseError {
     Inaccessible,
     /// When a sync fails. The commit is not in the list, now or after a crash.
     SyncFailed,
-    /// When a sync fails, and so does the commit that erases the one before: see
-    /// [`Database::commit`](super::Database::commit).
+    /// When a sync fails, and then the commit that should overwrite what was not synced fails too:
+    /// see [`Database::commit`](super::Database::commit).
     NotErased,
-    /// When another operation on the disk fails; SQLite's extended code says which.
+    /// When another operation on the disk fails. SQLite's extended code says which.
     Disk(i32),
     /// When the service panicked while it saved this change.
     Panicked,
@@ -41,9 +41,9 @@ pub(crate) enum DatabaseError {
 
 impl DatabaseError {
     /// The error when the system refuses an operation on an absolute path. If permission is
-    /// lacking, the error names the part of the path that lacks it, its owner, and the user of this
-    /// process. A service manager may run the service as a user of its own, and the error of the
-    /// system names neither user.
+    /// lacking, it names the deepest part of the path that can be seen, the owner of that, and the
+    /// user of this process. The error of the system names neither user, and a service manager may
+    /// run the service as a user of its own.
     pub(super) fn refused(operation: &'static str, path: &Path, error: &io::Error) -> Self {
         if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) {
             return Self::Full;
@@ -142,7 +142,7 @@ impl From<rusqlite::Error> for DatabaseError {
         let Some(failure) = error.sqlite_error() else { return Self::Unusable(message) };
         match (failure.code, failure.extended_code) {
             (ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked, _) => Self::Busy,
-            // To a connection that cannot write: another program is opening the database.
+            // A connection that cannot write gets these while another program opens the database.
             (_, ffi::SQLITE_READONLY_CANTINIT | ffi::SQLITE_READONLY_RECOVERY) => Self::Busy,
             (ErrorCode::DiskFull, _) | (_, ffi::SQLITE_IOERR_SHMSIZE) => Self::Full,
             (ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase, _) => Self::Damaged(message),

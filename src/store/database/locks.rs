@@ -1,5 +1,6 @@
-//! Keeps out a second service by a lock on FILE, to which other programs pay no attention.
-//! Has the wait of limited length for what another program keeps busy.
+//! The two locks that are ours (flock(2)), and a wait of limited length for any lock. The lock on
+//! FILE keeps out a second service. The lock on its directory keeps apart two starts that make
+//! FILE.
 
 use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::io::ErrorKind;
@@ -31,7 +32,8 @@ pub(crate) fn lock_file(path: &Path) -> Result<Option<File>, DatabaseError> {
             file => file.map_err(|error| DatabaseError::refused("open", path, &error))?,
         };
         lock(&file, path)?;
-        // A start that replaces an empty FILE has both locked before it gives up this one.
+        // Otherwise a start has replaced FILE, which was empty. It has had the lock on both files
+        // before it gave up the one on this file.
         if is_at(&file, path) {
             return Ok(Some(file));
         }

@@ -1,8 +1,8 @@
 //! Makes FILE: whole, or not at all.
 //!
 //! The database is written to [`NEW_NAME`] in the directory of FILE, which is synced and then
-//! renamed. So what a later start finds at FILE is whole, whenever this one was cut off. A new file
-//! that is left is removed by the next start that makes one.
+//! renamed. So FILE is whole, whenever the start that makes it is cut off. A new file that is left
+//! then is removed by the next start that makes one.
 //!
 //! An empty FILE, which somebody has made with an owner and a mode, is replaced by a file with the
 //! same ones. Anything else that is at the path by then stays.
@@ -29,8 +29,9 @@ const NEW_FILE_MODE: u32 = 0o600;
 /// it at once.
 const NEW_NAME: &str = ".colors-new";
 
-/// The service lock on FILE, and whether FILE was made for it. `locked`: the lock, if the caller
-/// has it. `seed`: the colors of a FILE that is missing or empty; `None` if there was a list.
+/// Takes the service lock on FILE, and makes FILE if that is missing or empty. Returns the lock,
+/// and whether it has made FILE. `seed`: the colors of a new FILE; `None` if there was a list.
+/// `locked`: the lock, if the caller has it already.
 pub(crate) fn lock_or_make(
     path: &Path,
     seed: Option<&Colors>,
@@ -54,7 +55,7 @@ pub(crate) fn lock_or_make(
     }
 }
 
-/// Fails if a start could not make FILE.
+/// Fails if a start could not make FILE. Makes a new file for that, and removes it again.
 pub(crate) fn check_new_file(path: &Path) -> Result<(), DatabaseError> {
     let _lock = locks::lock_directory(path)?;
     NewFile::create(path).map(drop)
@@ -82,7 +83,7 @@ fn make(path: &Path, colors: &Colors, empty: Option<&File>) -> Result<Option<Fil
     }
     file.write_all_at(&image_of(colors)?, 0).map_err(failed)?;
     file.sync_all().map_err(failed)?;
-    // SQLite would apply to the new FILE what one that is gone has left.
+    // SQLite would apply to the new FILE what an earlier one has left.
     let has_wal = remove(&with_suffix(path, "-wal"))?;
     let has_journal = remove(&with_suffix(path, "-journal"))?;
     if has_wal || has_journal {
@@ -143,7 +144,8 @@ fn image_of(colors: &Colors) -> Result<Vec<u8>, DatabaseError> {
     Ok(connection.serialize("main")?.to_vec())
 }
 
-/// Renames a file to FILE. False if there is a FILE other than `empty`.
+/// Renames a new file to FILE. Returns false, and renames nothing, if there is a FILE other than
+/// `empty`.
 fn rename(new: &Path, path: &Path, empty: Option<&File>) -> io::Result<bool> {
     if let Some(empty) = empty {
         let there = fs::metadata(path)?;
@@ -151,7 +153,7 @@ fn rename(new: &Path, path: &Path, empty: Option<&File>) -> io::Result<bool> {
         return if is_same { fs::rename(new, path).map(|()| true) } else { Ok(false) };
     }
     let renamed = match renameat_with(CWD, new, CWD, path, RenameFlags::NOREPLACE) {
-        // Not on this file system. A link replaces nothing either.
+        // This file system has no such renaming. A hard link does not replace a file either.
         Err(Errno::INVAL | Errno::NOSYS) => {
             fs::hard_link(new, path).and_then(|()| fs::remove_file(new))
         }

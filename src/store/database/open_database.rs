@@ -17,7 +17,7 @@ use super::rows::{self, query_value, quick_check, read_list};
 use super::wal_files::{self, PAGE_BYTES_MIN, WalFiles};
 use crate::store::{Color, Colors, Edit};
 
-/// Longest wait of a save or a read for another program that writes.
+/// Longest wait of a start, a save or a read for a lock of another program.
 pub(crate) const BUSY_TIME: Duration = Duration::from_secs(5);
 
 /// Longest wait of one try to begin a save. Between two tries the writer publishes what other
@@ -88,7 +88,7 @@ impl Database {
         let files = WalFiles::new(given, path)?;
         let has_wal = files.wal.path.exists();
         let connection = open_connection(path)?;
-        // A FILE-wal that was there stays as it is when this fails or ends.
+        // If FILE-wal was there before, dropping the connection leaves it as it is.
         connection.set_db_config(KEEP_WAL, has_wal)?;
         quick_check(&connection)?;
         Ok(Self { connection, files, data_version: None, _lock: lock })
@@ -98,8 +98,8 @@ impl Database {
     /// Returns the list if another program has committed since it was last read.
     ///
     /// After a failed save (`has_failed`) this returns the list in any case. It also syncs the
-    /// directory again, whose last sync by SQLite may have failed, and writes a frame that changes
-    /// nothing, so that the commit shows whether the disk works.
+    /// directory, since SQLite may have failed to, and writes a frame that changes nothing, so that
+    /// the commit shows whether the disk works.
     pub(crate) fn begin(
         &mut self,
         known: &Colors,
@@ -117,7 +117,7 @@ impl Database {
     }
 
     /// Returns the list if another program has committed since it was last read. Needs no write
-    /// lock. Only for the time between saves.
+    /// lock. Call this between saves only.
     pub(crate) fn read_if_changed(
         &mut self,
         known: &Colors,
@@ -127,8 +127,8 @@ impl Database {
         found
     }
 
-    /// Begins a transaction by a statement, which says whether it needs the write lock. Returns the
-    /// list if another program has committed since it was last read.
+    /// Begins a transaction by `sql`, which takes the write lock or does not. Returns the list if
+    /// another program has committed since it was last read.
     fn begin_with(&mut self, sql: &str, known: &Colors) -> Result<Option<Colors>, DatabaseError> {
         self.check_files(known)?;
         self.execute(sql, [])?;
@@ -151,9 +151,9 @@ impl Database {
 
     /// Fails if FILE or FILE-wal has become shorter and lacks pages.
     ///
-    /// A shorter file need not lack any: a checkpoint of another program cuts FILE after a VACUUM,
-    /// and may cut FILE-wal. So a new connection, which has no page in memory, reads the list. No
-    /// lock is lost when that connection is closed, since SQLite keeps its descriptor of FILE open.
+    /// A shorter file may lack none: a checkpoint of another program cuts FILE after a VACUUM, and
+    /// may cut FILE-wal. So a new connection, which has no page in memory, reads the list. Closing
+    /// that connection loses no lock, since SQLite keeps its descriptor of FILE open.
     fn check_not_cut(&mut self, known: &Colors) -> Result<(), DatabaseError> {
         let Some(shorter) = self.files.shorter() else { return Ok(()) };
         let cut = wal_files::replaced(shorter);
@@ -196,17 +196,17 @@ impl Database {
     }
 
     /// Makes durable what was written since [`Database::begin`], all or nothing. If the commit
-    /// fails, nothing of that is in the list, now or after a crash. After the error `NotErased`
-    /// alone, all of it may be there after a crash.
+    /// fails, nothing of that is in the list, now or after a crash. The exception is the error
+    /// `NotErased`: after a crash, all of it may be in the list.
     pub(crate) fn commit(&mut self) -> Result<(), DatabaseError> {
         let Err(refused) = self.connection.prepare_cached("COMMIT")?.execute([]) else {
             self.files.note_committed();
             return Ok(());
         };
         // After a failed sync, the refused commit may be whole in FILE-wal, and the next start
-        // would replay it. So another commit overwrites its first frame, where a replay then stops.
-        // A second sync does not always write what the first one has lost, but it does write the
-        // new frame.
+        // would replay it. So another commit overwrites the first frame of the refused one, and a
+        // replay stops there. A second sync does not always write what the first one has lost, but
+        // it does write the new frame.
         self.roll_back();
         let is_erased = rewrite_page(&self.connection).is_ok();
         Err(match refused.into() {
@@ -226,8 +226,7 @@ impl Database {
     /// Copies what FILE-wal has into FILE and removes FILE-wal, so that FILE alone is the list.
     /// Fails with the reason why FILE-wal is still needed.
     pub(crate) fn close(mut self) -> Result<(), String> {
-        // It does not matter whether FILE-wal was removed: the connection still has that file open,
-        // and copies it into FILE.
+        // FILE-wal may have been removed. The connection has it open, and copies it into FILE.
         let checked = self.files.shm.check().and_then(|()| self.check_not_cut(&Colors::default()));
         let connection = self.connection;
         if let Err(error) = checked {
@@ -286,7 +285,8 @@ pub(crate) fn read_without_writing(path: &Path) -> Result<Colors, DatabaseError>
 /// Fails with `Busy` if another program opens or closes the database meanwhile.
 fn try_read_without_writing(path: &Path) -> Result<Colors, DatabaseError> {
     // In WAL mode, SQLite makes FILE-wal and FILE-shm, unless it is told that nobody changes FILE.
-    // Nobody does while there is neither FILE-wal nor FILE-journal, and FILE keeps its time.
+    // Nobody has if there was neither FILE-wal nor FILE-journal, before and after, and if FILE has
+    // the same time.
     let unused_since = || {
         let is_beside = |suffix| wal_files::with_suffix(path, suffix).exists();
         let is_used = is_beside("-wal") || is_beside("-journal");

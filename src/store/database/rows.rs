@@ -1,4 +1,5 @@
-//! The table of colors in SQL: its schema, how its rows become a list, and how they are written.
+//! The table of colors in SQL: its schema and version, how its rows become a list, and how they are
+//! written.
 //! Knows no files and no locks.
 
 use imbl::OrdMap;
@@ -46,9 +47,9 @@ pub(super) fn quick_check(connection: &Connection) -> Result<(), DatabaseError> 
     }
 }
 
-/// Reads the list. A color that `known` has with the same id shares the memory of that one.
+/// Reads the list. A color that `known` has as well, with the same id, shares the memory of that.
 pub(super) fn read_list(connection: &Connection, known: &Colors) -> Result<Colors, DatabaseError> {
-    // `data_path` has checked the header in FILE. FILE-wal may have a later one.
+    // `data_path` has checked the header that FILE has. FILE-wal may have a later one.
     if query_value::<i32>(connection, "PRAGMA application_id")? != APPLICATION_ID {
         return Err(DatabaseError::Foreign);
     }

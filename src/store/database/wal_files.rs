@@ -1,7 +1,7 @@
 //! The files of an open database: FILE, FILE-wal and FILE-shm. Checks them before SQLite uses them,
 //! for two reasons. First, SQLite keeps writing to files that were removed or replaced. Second, it
 //! maps FILE-shm into memory, and writing to memory for which the disk has no room is a SIGBUS.
-//! Knows no SQL.
+//! Also has what concerns the names, the owner and the mode of such files. Knows no SQL.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
@@ -47,7 +47,7 @@ pub(super) struct OpenedFile {
 }
 
 impl OpenedFile {
-    /// What is at the path, if that is the file that was opened.
+    /// What is at the path. `None` if that is another file than the one that was opened.
     fn there(&self) -> Option<Metadata> {
         fs::metadata(&self.path).ok().filter(|file| self.id.is_none_or(|id| id == FileId::of(file)))
     }
@@ -71,21 +71,22 @@ pub(super) struct SharedMemory {
 }
 
 impl SharedMemory {
-    /// Opens FILE-shm, or creates it as SQLite would. One that stays when SQLite then refuses FILE
-    /// does no harm: the next program that opens the database uses it.
+    /// Opens FILE-shm, or creates it as SQLite would. If SQLite then refuses FILE, FILE-shm stays,
+    /// and does no harm: the next program that opens the database uses it.
     fn open(path: &Path) -> Result<Self, DatabaseError> {
         let shm = with_suffix(path, "-shm");
         let failed = |error: io::Error| DatabaseError::refused("open", &shm, &error);
         let owner = fs::metadata(path).map_err(failed)?;
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(owner.mode() & 0o777);
-        // Like SQLite: somebody else may own the directory.
+        // SQLite follows no link here either: somebody else may own the directory.
         options.custom_flags(OFlags::NOFOLLOW.bits() as i32);
         let descriptor = options.open(&shm).map_err(failed)?;
-        // SQLite does the same (os_unix.c). Only root may give files away. Other users own FILE
-        // themselves in most cases.
+        // SQLite ignores a failure as well (os_unix.c). Only root may give files away, and other
+        // users own FILE themselves in most cases.
         let _ = give_owner_and_mode_of(&owner, &descriptor);
-        // Another program may remove the file and close the database before SQLite opens it here.
+        // Before SQLite opens the path, another program that closes the database may remove this
+        // file. Then SQLite makes another one, which the id tells apart from this one.
         let id = Some(FileId::of(&descriptor.metadata().map_err(failed)?));
         Ok(Self { file: OpenedFile { path: shm, id }, descriptor, allocated: 0 })
     }
