@@ -89,7 +89,8 @@ impl SteppedConnection {
     pub fn step(&mut self) -> Step {
         let mut scratch = [0; 8192];
         let now = Instant::now();
-        let context = &mut LoopContext::new(&self.shared, &self.worker, &POOL, now, &mut scratch);
+        let context =
+            &mut LoopContext::new(&self.shared, &self.worker, &POOL, now, "", &mut scratch);
         context.id = 1;
         let mut next = self.connection.advance(replace(&mut self.event, Event::Socket), context);
         loop {

@@ -142,10 +142,11 @@ impl<'a> LoopContext<'a> {
         worker: &'a WorkerHandle,
         pool: &'a ThreadPool,
         now: Instant,
+        date: &'a str,
         scratch: &'a mut [u8],
     ) -> Self {
         let phase = shared.server.phase();
-        Self { shared, worker, pool, id: 0, phase, now, date: "", scratch, answered: 0 }
+        Self { shared, worker, pool, id: 0, phase, now, date, scratch, answered: 0 }
     }
 
     /// The worker's counters.

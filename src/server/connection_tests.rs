@@ -52,7 +52,7 @@ impl Pair {
         let now = self.start + Duration::from_secs(self.now);
         let mut scratch = [0; 8192];
         let (shared, worker, pool) = (&self.shared, &self.worker, &self.pool);
-        let context = &mut LoopContext::new(shared, worker, pool, now, &mut scratch);
+        let context = &mut LoopContext::new(shared, worker, pool, now, "", &mut scratch);
         context.id = 1;
         context.phase = self.phase;
         work(&mut self.connection, context)

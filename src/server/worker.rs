@@ -35,10 +35,14 @@ const ABOVE_LIMIT_TICK: Duration = Duration::from_millis(20);
 /// slowly is no progress, since anybody can send a byte now and then.
 const STALL_TIME: Duration = Duration::from_millis(500);
 
-/// How long a pass of the event loop serves each of ready sockets, mail and the run queue, before
-/// it asks epoll again, and goes on in the next pass. So however many connections have work, a
-/// client that sends a request is served within some milliseconds.
-const SHARE_TIME: Duration = Duration::from_millis(1);
+/// Most sockets, and most pieces of mail, that a pass of the event loop serves. Epoll reports first
+/// what it has not reported the last time (ep_send_events in the kernel's fs/eventpoll.c). So
+/// however many connections have work, each has its turn, and a pass ends after a millisecond or
+/// two.
+const BATCH: usize = 64;
+
+/// How long a pass serves the run queue, whose connections may have much to send.
+const QUEUE_TIME: Duration = Duration::from_millis(1);
 
 /// Most bytes received at a time, when that many of a content are missing.
 const RECEIVE_BYTES_MAX: usize = 64 * 1024;
@@ -64,9 +68,7 @@ pub(super) struct Worker {
     /// By id; ids are not reused.
     connections: BTreeMap<u64, Entry>,
     last_id: u64,
-    /// The ids of connections whose sockets are ready, and that the last pass had no time for.
-    ready: VecDeque<u64>,
-    /// Mail that the last pass had no time for.
+    /// Mail from the inbox that is not served yet.
     mail: VecDeque<Mail>,
     /// What goes on when the others have been served: connections with more requests in their
     /// buffers or much to send, those whose wait may be over, and those that are overdue.
@@ -91,7 +93,6 @@ impl Worker {
             epoll,
             connections: BTreeMap::new(),
             last_id: INBOX,
-            ready: VecDeque::new(),
             mail: VecDeque::new(),
             run_queue: VecDeque::new(),
             next_check: None,
@@ -115,18 +116,16 @@ impl Worker {
         let handle = self.handle.clone();
         let pool = self.pool.clone();
         let mut scratch = vec![0; RECEIVE_BYTES_MAX];
-        let mut events = Vec::new();
+        let mut events = Vec::with_capacity(BATCH);
         let mut before = Instant::now();
-        let mut is_busy = false;
+        let mut date = Date::default();
         let mut phase = Phase::Serving;
         let mut withdrawn = 0;
-        let mut date = Date::default();
         loop {
-            let now = self.wait(&mut events, before, is_busy);
-            is_busy = !events.is_empty();
-            let mut context = LoopContext::new(&shared, &handle, &pool, now, &mut scratch);
-            context.date = date.at(now);
-            self.serve_pass(&mut events, &mut context);
+            let now = self.wait(&mut events, before);
+            let date = date.at(now);
+            let mut context = LoopContext::new(&shared, &handle, &pool, now, date, &mut scratch);
+            self.serve_pass(&events, &mut context);
             // Another phase has other deadlines, and so has what was withdrawn.
             let now_withdrawn = shared.service.store.list.withdrawn();
             if (phase, withdrawn) != (context.phase, now_withdrawn) {
@@ -144,108 +143,82 @@ impl Worker {
         }
     }
 
-    /// Waits until a connection is ready, there is mail, or it is time to look at the deadlines,
-    /// and puts what is ready into `events`. Returns the time; without a wait, that is still
-    /// `before`, when the last pass ended. `is_busy`: the last pass had something to do.
-    fn wait(&mut self, events: &mut Vec<epoll::Event>, before: Instant, is_busy: bool) -> Instant {
-        // One call reports all connections that are ready.
-        events.reserve(self.connections.len() + 1);
-        let has_work =
-            !(self.ready.is_empty() && self.mail.is_empty() && self.run_queue.is_empty());
-        if is_busy || has_work {
-            poll(&self.epoll, events, Some(Duration::ZERO));
+    /// Waits until a socket is ready, there is mail, or it is time to look at the deadlines.
+    /// Replaces the events of the last pass by those of this one. Returns the time; without a wait,
+    /// that is still `before`, when the last pass ended.
+    fn wait(&mut self, events: &mut Vec<epoll::Event>, before: Instant) -> Instant {
+        let had_events = !events.is_empty();
+        events.clear();
+        let has_work = !(self.mail.is_empty() && self.run_queue.is_empty());
+        if had_events || has_work {
+            epoll_wait(&self.epoll, events, Some(Duration::ZERO));
             if !events.is_empty() || has_work {
                 return before;
             }
-            self.yielding.until(|| poll(&self.epoll, events, Some(Duration::ZERO)));
+            self.yielding.until(|| epoll_wait(&self.epoll, events, Some(Duration::ZERO)));
         }
         if events.is_empty() {
             let time = self.next_check.map(|check| check.saturating_duration_since(before));
-            poll(&self.epoll, events, time);
+            epoll_wait(&self.epoll, events, time);
         }
         Instant::now()
     }
 
-    /// Serves what there is to do, each kind of work for a share of the pass.
-    fn serve_pass(&mut self, events: &mut Vec<epoll::Event>, context: &mut LoopContext<'_>) {
-        self.serve_ready(events, context);
-        self.take_mail(context);
+    /// Serves what there is to do, a part of each kind of work.
+    fn serve_pass(&mut self, events: &[epoll::Event], context: &mut LoopContext<'_>) {
+        for event in events {
+            match event.data.u64() {
+                INBOX => self.open_inbox(),
+                id => self.serve(id, Event::Socket, context),
+            }
+        }
+        for _ in 0..BATCH.min(self.mail.len()) {
+            let mail = self.mail.pop_front().expect("it is not empty");
+            self.serve_mail(mail, context);
+        }
         self.serve_queued(context);
     }
 
-    /// Serves the connections whose sockets are ready, those that have waited longest first.
-    fn serve_ready(&mut self, events: &mut Vec<epoll::Event>, context: &mut LoopContext<'_>) {
-        let mut share = None;
-        while let Some(id) = self.ready.pop_front() {
-            self.unqueue(id);
-            self.serve(id, Event::Socket, context);
-            if is_over(&mut share) {
-                break;
-            }
-        }
-        let mut is_full = !self.ready.is_empty();
-        let count = events.len();
-        for (number, event) in (1..).zip(events.drain(..)) {
-            match event.data.u64() {
-                INBOX => {
-                    self.mail.extend(self.handle.inbox.take());
-                    let affected = self.handle.watches.take_affected();
-                    self.queue_all(affected, Event::Turn);
-                }
-                id if is_full => {
-                    if self.mark_queued(id) {
-                        self.ready.push_back(id);
-                    }
-                }
-                id => self.serve(id, Event::Socket, context),
-            }
-            is_full = is_full || number < count && is_over(&mut share);
-        }
+    fn open_inbox(&mut self) {
+        self.mail.extend(self.handle.inbox.take());
+        let affected = self.handle.watches.take_affected();
+        self.queue_all(affected, Event::Turn);
     }
 
-    fn take_mail(&mut self, context: &mut LoopContext<'_>) {
-        let mut share = None;
-        while let Some(mail) = self.mail.pop_front() {
-            match mail {
-                Mail::Ping(ping) => drop(ping),
-                Mail::TokensChanged => self.queue_all(self.handle.watches.all(), Event::Turn),
-                // If the connection is closed by now, nobody gets the answer. A change stands all
-                // the same.
-                Mail::Answer(id, answer) => {
-                    self.with_connection(id, context, |connection, context| {
-                        connection.take_answer(answer, context)
-                    });
-                }
-                Mail::Accepted(accepted) => {
-                    self.last_id += 1;
-                    self.connections.insert(
-                        self.last_id,
-                        Entry {
-                            connection: Connection::new(accepted, context.now),
-                            watched: EventFlags::empty(),
-                            queued: false,
-                        },
-                    );
-                    // Most clients have sent a request by now, so receive first; a connection that
-                    // ends with the response never needs epoll.
-                    self.serve(self.last_id, Event::Socket, context);
-                }
+    fn serve_mail(&mut self, mail: Mail, context: &mut LoopContext<'_>) {
+        match mail {
+            Mail::Ping(ping) => drop(ping),
+            Mail::TokensChanged => self.queue_all(self.handle.watches.all(), Event::Turn),
+            // If the connection is closed by now, nobody gets the answer. A change stands all the
+            // same.
+            Mail::Answer(id, answer) => {
+                self.with_connection(id, context, |connection, context| {
+                    connection.take_answer(answer, context)
+                });
             }
-            if !self.mail.is_empty() && is_over(&mut share) {
-                break;
+            Mail::Accepted(accepted) => {
+                self.last_id += 1;
+                let connection = Connection::new(accepted, context.now);
+                let entry = Entry { connection, watched: EventFlags::empty(), queued: false };
+                self.connections.insert(self.last_id, entry);
+                // Most clients have sent a request by now, so receive first; a connection that ends
+                // with the response never needs epoll.
+                self.serve(self.last_id, Event::Socket, context);
             }
         }
     }
 
-    /// Serves the run queue, each connection once at most.
+    /// Serves the run queue for [`QUEUE_TIME`], and each connection in it once at most.
     fn serve_queued(&mut self, context: &mut LoopContext<'_>) {
-        let mut share = None;
+        let mut begun = None;
         for _ in 0..self.run_queue.len() {
-            if let Some((id, event)) = self.run_queue.pop_front() {
-                self.unqueue(id);
-                self.serve(id, event, context);
-            }
-            if !self.run_queue.is_empty() && is_over(&mut share) {
+            let (id, event) = self.run_queue.pop_front().expect("it is not empty");
+            self.connections.entry(id).and_modify(|entry| entry.queued = false);
+            self.serve(id, event, context);
+            // One connection alone does not have the clock read.
+            if self.run_queue.is_empty()
+                || begun.get_or_insert_with(Instant::now).elapsed() > QUEUE_TIME
+            {
                 break;
             }
         }
@@ -254,23 +227,16 @@ impl Worker {
     /// Puts connections into the run queue.
     fn queue_all(&mut self, ids: Vec<u64>, event: Event) {
         for id in ids {
-            if self.mark_queued(id) {
+            if let Some(entry) = self.connections.get_mut(&id)
+                && !replace(&mut entry.queued, true)
+            {
                 self.run_queue.push_back((id, event));
             }
         }
     }
 
-    /// True if the connection is there, and was in no queue.
-    fn mark_queued(&mut self, id: u64) -> bool {
-        self.connections.get_mut(&id).is_some_and(|entry| !replace(&mut entry.queued, true))
-    }
-
-    fn unqueue(&mut self, id: u64) {
-        self.connections.entry(id).and_modify(|entry| entry.queued = false);
-    }
-
     fn serve(&mut self, id: u64, event: Event, context: &mut LoopContext<'_>) {
-        // One in a queue is served when its turn comes. Epoll reports a socket that is ready again.
+        // One in the run queue is served when its turn comes. Epoll reports its socket again.
         if self.connections.get(&id).is_some_and(|entry| !entry.queued) {
             self.with_connection(id, context, |connection, context| {
                 connection.advance(event, context)
@@ -296,8 +262,9 @@ impl Worker {
         let wanted = match next {
             Next::Wait(flags) => flags,
             Next::Queue => {
-                entry.queued = true;
-                self.run_queue.push_back((id, Event::Turn));
+                if !replace(&mut entry.queued, true) {
+                    self.run_queue.push_back((id, Event::Turn));
+                }
                 EventFlags::IN
             }
             Next::Close => return drop(self.connections.remove(&id)),
@@ -363,14 +330,12 @@ impl Worker {
     }
 }
 
-/// Whether a share of a pass is over, which begins with the first call. A pass that serves one
-/// connection does not ask, and so does not read the clock.
-fn is_over(share: &mut Option<Instant>) -> bool {
-    share.get_or_insert_with(Instant::now).elapsed() > SHARE_TIME
-}
-
 /// Waits for events no longer than this time; `None` if there are none.
-fn poll(epoll: &OwnedFd, events: &mut Vec<epoll::Event>, time: Option<Duration>) -> Option<usize> {
+fn epoll_wait(
+    epoll: &OwnedFd,
+    events: &mut Vec<epoll::Event>,
+    time: Option<Duration>,
+) -> Option<usize> {
     let time = time.and_then(|time| Timespec::try_from(time).ok());
     match epoll::wait(epoll, rustix::buffer::spare_capacity(events), time.as_ref()) {
         Ok(0) | Err(Errno::INTR) => None,

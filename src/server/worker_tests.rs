@@ -35,7 +35,7 @@ fn pass_at<T>(
     let (shared, handle) = (Arc::clone(&worker.shared), worker.handle.clone());
     let pool = worker.pool.clone();
     let mut scratch = [0; 8192];
-    work(worker, &mut LoopContext::new(&shared, &handle, &pool, now, &mut scratch))
+    work(worker, &mut LoopContext::new(&shared, &handle, &pool, now, "", &mut scratch))
 }
 
 /// Passes a new connection to the worker.
@@ -147,8 +147,8 @@ fn at_the_connection_limit_a_client_that_goes_on_reading_is_not_closed() {
 
 /// Takes what has come to the inbox, and serves the run queue.
 fn wake(worker: &mut Worker) {
-    let mut events = vec![epoll::Event { flags: EventFlags::IN, data: EventData::new_u64(INBOX) }];
-    pass_at(worker, Instant::now(), |worker, context| worker.serve_pass(&mut events, context));
+    let events = [epoll::Event { flags: EventFlags::IN, data: EventData::new_u64(INBOX) }];
+    pass_at(worker, Instant::now(), |worker, context| worker.serve_pass(&events, context));
 }
 
 /// However many connections have work, the worker looks for others in between.
