@@ -16,9 +16,10 @@ use ureq::{Agent, Error};
 
 use crate::conditions::{Conditions, Tag};
 use crate::failure::Failure;
+use crate::followed::Followed;
 use crate::options::Options;
 use crate::service::only_token;
-use crate::store::{Action, Change, Colors, Followed, Store, json};
+use crate::store::{Action, Change, Colors, Store, json};
 
 /// How long the other service may hold a request while its list is the same. If its host vanishes,
 /// nothing comes: that is noticed when this time is over.

@@ -14,7 +14,5 @@ pub(crate) use protocol_error::ProtocolError;
 #[cfg(test)]
 pub(crate) use request::KeptFields;
 pub(crate) use request::{Credentials, METHODS, Request, is_safe};
-pub(crate) use response::{
-    CLOSES, Challenge, CommonFields, Content, Date, MediaType, Response, keep_alive_fields, rfc3339,
-};
+pub(crate) use response::{Challenge, CommonFields, Content, Date, MediaType, Response, rfc3339};
 pub(crate) use syntax::{Host, has_valid_escapes, host_has_name, host_name, split_absolute_form};

@@ -36,6 +36,7 @@
 //! - what these three share
 //!   - `options`: options, from the command line and the environment
 //!   - `options/values`: the forms of their values
+//!   - `followed`: the service whose list this one has, and how it answers
 //!   - `server_state`: the phase of the server, and how many connections there are
 //! - `store`: the list, in memory and on disk
 //!   - `store`: the list, and where it is kept
@@ -46,7 +47,6 @@
 //!   - `change`: what a change does to a version
 //!   - `difference`: the edits that lead from one list to another
 //!   - `writer`: group commit, and looks for what other programs have committed
-//!   - `followed`: the service whose list this one has, and how it answers
 //!   - `database_status`: whether the database can be saved to
 //!   - `database`: which of the files below one needs for what, and the locks on FILE
 //!   - `database/data_path`: what is at the path of `--data`, before SQLite opens it
@@ -120,6 +120,7 @@ mod conditions;
 mod documents_tests;
 mod failure;
 mod file_id;
+mod followed;
 mod follower;
 #[cfg(fuzzing)]
 #[path = "../fuzz/seam/fuzzing.rs"]
@@ -151,7 +152,7 @@ use crate::load::Opened;
 use crate::options::{Endpoint, Options};
 use crate::server::{AcceptLoop, Listener, Shared, WorkerHandle};
 use crate::server_state::ServerState;
-use crate::service::{LoadedTokens, Service, Tokens};
+use crate::service::{LoadedTokens, Tokens};
 use crate::signals::Signals;
 
 /// Bytes of stack of each thread of the pool; the deepest call needs a quarter of it.
@@ -189,6 +190,7 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     let signals =
         Signals::handle(&is_starting, options.handles_hangup()).map_err(Failure::System)?;
     let (tokens, loaded) = load_tokens(options)?.unzip();
+    let tokens = tokens.map(Arc::new);
     let follower = Follower::new(options);
     let source = load::find_source(options, follower.as_ref())?;
     let path = source.path();
@@ -208,29 +210,35 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     let state = ServerState::new(workers, connections_max);
     let handles = WorkerHandle::all(&state).map_err(Failure::System)?;
     // FILE is made last: a start that gets no addresses or threads makes none.
-    let Opened { mut store, writer, details, is_new } =
+    let Opened { store, writer, details, is_new } =
         load::open(source, lock, memory_max, server::change_listener(&handles))?;
     // From here on SIGTERM does not end the process at once, but has the accept loop return.
     is_starting.store(false, SeqCst);
-    store.followed = follower.as_ref().map(|follower| Arc::clone(&follower.followed));
-    let follower = follower.map(|follower| (follower, store.clone()));
     if let Some(writer) = writer {
         pool.execute(|| writer.run());
     }
-    let service = Service::new(store, Arc::clone(options), tokens, state);
-    let shared = Arc::new(Shared::new(service, memory_max));
-    let mut accept_loop =
-        AcceptLoop::new(Arc::clone(&shared), handles, listeners, &pool).map_err(Failure::System)?;
+    let followed = follower.as_ref().map(|follower| Arc::clone(&follower.followed));
+    let shared = Shared::new(
+        Arc::clone(options),
+        store.clone(),
+        tokens.clone(),
+        followed,
+        state,
+        memory_max,
+    );
+    let mut accept_loop = AcceptLoop::new(Arc::new(shared), handles, listeners, tokens, &pool)
+        .map_err(Failure::System)?;
     // Nothing can fail any more. A failed start logs its error alone.
     log_start(options, &endpoints, &details, is_new);
-    if let Some((follower, store)) = follower {
+    if let Some(follower) = follower {
+        let store = store.clone();
         pool.execute(move || follower.run(&store));
     }
     log_advice(options, &endpoints, is_activated, loaded);
     let ended = accept_loop.run(&signals);
     let deadline = Instant::now() + STOP_TIME;
     accept_loop.stop(deadline - CLOSE_TIME);
-    match (shared.service.store.close(deadline), path) {
+    match (store.close(deadline), path) {
         (Ok(()), _) | (_, None) => log::info!("stopped"),
         (Err(reason), Some(path)) => {
             let file = path.display();

@@ -101,14 +101,17 @@ pub(crate) use limits::{connections_max, control_group_limit, memory_max, raise_
 pub(crate) use listen::{Listener, check_endpoint, inherited, listen};
 use watches::Watches;
 
-use crate::http::keep_alive_fields;
+use crate::followed::Followed;
+use crate::metrics::Metrics;
+use crate::options::Options;
 use crate::server_state::ServerState;
-use crate::service::Service;
-use crate::store::ChangeListener;
+use crate::service::{Service, Tokens};
+use crate::store::{ChangeListener, Store};
 
 /// How other threads reach a worker.
 #[derive(Clone)]
 pub(crate) struct WorkerHandle {
+    number: usize,
     inbox: Arc<Inbox>,
     watches: Arc<Watches>,
 }
@@ -118,7 +121,7 @@ impl WorkerHandle {
     pub(crate) fn all(server: &Arc<ServerState>) -> io::Result<Vec<Self>> {
         let new = |number| {
             let watches = Arc::new(Watches::new(Arc::clone(server), number));
-            Ok(Self { inbox: Arc::new(Inbox::new()?), watches })
+            Ok(Self { number, inbox: Arc::new(Inbox::new()?), watches })
         };
         (0..server.workers.len()).map(new).collect()
     }
@@ -138,12 +141,13 @@ pub(crate) fn change_listener(workers: &[WorkerHandle]) -> ChangeListener {
 
 /// What the accept loop and all workers share.
 pub(crate) struct Shared {
-    pub(crate) server: Arc<ServerState>,
-    pub(crate) service: Service,
+    pub(super) options: Arc<Options>,
+    pub(crate) store: Store,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) server: Arc<ServerState>,
+    pub(super) service: Service,
     /// Most bytes of requests and responses in the buffers of all connections together.
-    pub(crate) memory_max: usize,
-    /// The fields about the connection of responses after which it stays open.
-    pub(super) keep_alive_fields: String,
+    pub(super) memory_max: usize,
     /// Bytes counted against [`Shared::memory_max`].
     memory: AtomicUsize,
     /// Held by the worker that closes connections to make room, so that no two close one each for
@@ -152,13 +156,26 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(service: Service, memory_max: usize) -> Self {
-        // Keep-Alive has whole seconds. Some clients take 0 for no limit.
-        let keep_alive_fields = keep_alive_fields(service.options.keep_alive.as_secs().max(1));
+    pub(crate) fn new(
+        options: Arc<Options>,
+        store: Store,
+        tokens: Option<Arc<Tokens>>,
+        followed: Option<Arc<Followed>>,
+        server: Arc<ServerState>,
+        memory_max: usize,
+    ) -> Self {
+        let metrics = Arc::new(Metrics::new(server.workers.len()));
+        let service = Service::new(
+            store.clone(),
+            Arc::clone(&options),
+            tokens,
+            followed,
+            Arc::clone(&metrics),
+            Arc::clone(&server),
+        );
         let memory = AtomicUsize::new(0);
-        let server = Arc::clone(&service.server);
         let making_room = Mutex::default();
-        Self { server, service, memory_max, keep_alive_fields, memory, making_room }
+        Self { options, store, metrics, server, service, memory_max, memory, making_room }
     }
 
     /// How many connections there are above the limit: clients who wait until as many others are

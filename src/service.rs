@@ -17,36 +17,40 @@ use std::sync::Arc;
 pub(crate) use token::{LoadedTokens, Tokens, only_token};
 
 use crate::blob::Blob;
+use crate::followed::Followed;
 use crate::http::Response;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::server_state::ServerState;
-use crate::store::{Change, DatabaseError, Outcome, Store};
+use crate::store::{Change, Store};
 
 /// What requests are answered from.
 pub(crate) struct Service {
-    pub(crate) store: Store,
-    pub(crate) options: Arc<Options>,
+    store: Store,
+    options: Arc<Options>,
     /// A write needs one of these; `None` when everybody may write.
-    pub(crate) tokens: Option<Tokens>,
+    tokens: Option<Arc<Tokens>>,
+    /// The service whose list this one has, if it follows one.
+    followed: Option<Arc<Followed>>,
+    metrics: Arc<Metrics>,
+    server: Arc<ServerState>,
     /// The document that [`openapi::openapi`] returned for the base path.
     openapi: Arc<Blob>,
     page: Arc<Blob>,
-    pub(crate) metrics: Metrics,
-    pub(crate) server: Arc<ServerState>,
 }
 
 impl Service {
     pub(crate) fn new(
         store: Store,
         options: Arc<Options>,
-        tokens: Option<Tokens>,
+        tokens: Option<Arc<Tokens>>,
+        followed: Option<Arc<Followed>>,
+        metrics: Arc<Metrics>,
         server: Arc<ServerState>,
     ) -> Self {
-        let metrics = Metrics::new(server.workers.len());
         let openapi = openapi::openapi(&options.base_path);
         let page = page::page(&options);
-        Self { store, options, tokens, openapi, page, metrics, server }
+        Self { store, options, tokens, followed, metrics, server, openapi, page }
     }
 }
 
@@ -65,26 +69,15 @@ pub(crate) enum Answer {
     Ready(Response),
     /// The head of the request is refused.
     Refused(Response),
-    /// What the client has is current, and it would rather wait for a change.
-    Wait(Box<LongPoll>),
+    /// What the client has is current, and it would rather wait for a change of this (RFC 7240
+    /// §4.3). The response is a 304, for when nothing changes.
+    Wait(Subject, Response),
     /// Nothing was done, since it would take long: ask again with
     /// [`RequestContext::may_take_long`], on a thread that no other client waits for.
     OnPool,
-    /// The writer has to save this change: [`Store::submit`].
+    /// The writer has to save this change: [`Store::submit`]. [`Service::respond_to_outcome`] makes
+    /// the response of what comes of it.
     Save(Change),
-    /// What the writer says of it. [`Service::respond_to_outcome`] makes the response.
-    Saved(Result<Outcome, DatabaseError>),
-}
-
-/// A read that is to wait until its representation changes (RFC 7240 §4.3).
-#[derive(Debug)]
-pub(crate) struct LongPoll {
-    /// What the client waits for.
-    pub(crate) subject: Subject,
-    /// How long it waits: at most 300 s.
-    pub(crate) seconds: u16,
-    /// The response when nothing changes.
-    pub(crate) not_modified: Response,
 }
 
 /// What has to change for a client that waits.

@@ -19,8 +19,7 @@
 //!
 //! # Locks
 //!
-//! In this process: `SharedList::current`, `SharedList::unsent`, `DatabaseStatus::current` and
-//! `Followed::answers`, none inside another, and each for a moment. Under the first, a change of a
+//! In this process: `SharedList::current`, `SharedList::unsent` and `DatabaseStatus::current`, none inside another, and each for a moment. Under the first, a change of a
 //! list in memory is decided and applied. The longest work there is to hash names, and the JSON of
 //! one color of at most 16 KiB: what is longer has its tag from the start
 //! ([`Blob`](crate::blob::Blob)). The JSON and the tag of a list are made, and whole lists are
@@ -49,30 +48,23 @@ mod colors;
 pub(crate) mod database;
 mod database_status;
 mod difference;
-mod followed;
 pub(crate) mod json;
 mod list;
 mod writer;
 
-use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant};
-
-use log::Level;
 
 pub(crate) use change::{Action, Change, Outcome};
 pub(crate) use color::Color;
 pub(crate) use colors::{Colors, Edit};
 pub(crate) use database::{Database, DatabaseError};
 pub(crate) use database_status::DatabaseStatus;
-pub(crate) use followed::Followed;
 pub(crate) use json::JsonError;
 pub(crate) use list::{ChangeListener, SharedList};
 pub(crate) use writer::Writer;
 use writer::WriterMessage;
-
-use crate::service_manager;
 
 /// How often the writer looks for commits of other programs while it has no changes. Readers may
 /// miss such a commit for this long.
@@ -84,8 +76,6 @@ pub(crate) struct Store {
     /// What is read.
     pub(crate) list: Arc<SharedList>,
     storage: Storage,
-    /// The service whose list this is, if it is that of another one: nobody else changes it.
-    pub(crate) followed: Option<Arc<Followed>>,
 }
 
 /// Where the list is kept.
@@ -105,7 +95,7 @@ impl Store {
     /// `memory_max`: bytes for requests and responses.
     pub(crate) fn in_memory(colors: Colors, memory_max: usize, notify: ChangeListener) -> Self {
         let list = Arc::new(SharedList::new(colors, memory_max, notify));
-        Self { list, storage: Storage::InMemory, followed: None }
+        Self { list, storage: Storage::InMemory }
     }
 
     /// Whether saving works; `None` for a list in memory.
@@ -151,28 +141,5 @@ impl Store {
         let _ = writer.send(WriterMessage::Close(sender));
         let result = closed.recv_timeout(deadline.saturating_duration_since(Instant::now()));
         result.unwrap_or_else(|_| Err("the database was not closed in time".to_owned()))
-    }
-}
-
-/// Reports to the log and the service manager a failure that differs from the one before, and the
-/// first success after a failure. `failed`: what the message begins with.
-fn report<E: PartialEq + Display>(
-    level: Level,
-    failed: &str,
-    before: Option<&E>,
-    now: Option<&E>,
-    recovered: &str,
-) {
-    match now {
-        Some(failure) if before != now => {
-            let message = format!("{failed}: {failure}");
-            log::log!(level, "{message}");
-            service_manager::status(&message);
-        }
-        None if before.is_some() => {
-            log::info!("{recovered}");
-            service_manager::status("ok");
-        }
-        _ => {}
     }
 }

@@ -16,7 +16,7 @@ use super::limits::Quota;
 use super::{Shared, WorkerHandle};
 use crate::options::{AccessLog, BasePath, Options};
 use crate::server_state::ServerState;
-use crate::service::{Service, Tokens};
+use crate::service::Tokens;
 use crate::store::{Store, json};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -70,15 +70,14 @@ impl SteppedConnection {
             Access::Strict => {
                 options.base_path = BasePath::parse("/a").expect("it is one");
                 options.private = true;
-                tokens = Some(Tokens::new(Path::new("/dev/null")));
+                tokens = Some(Arc::new(Tokens::new(Path::new("/dev/null"))));
             }
         }
         let colors = json::from_list(list).expect("these are colors");
         let store = Store::in_memory(colors, MEMORY_MAX, Box::new(|_| ()));
         let server = ServerState::new(1, 10);
         let worker = WorkerHandle::all(&server).expect("the system has an eventfd").remove(0);
-        let service = Service::new(store, options.into(), tokens, server);
-        let shared = Arc::new(Shared::new(service, MEMORY_MAX));
+        let shared = Arc::new(Shared::new(options.into(), store, tokens, None, server, MEMORY_MAX));
         let quota = Quota::new(Arc::clone(&shared), 0);
         let checks_host = access == Access::Strict;
         let accepted = Accepted { socket: socket.into(), peer: None, checks_host, quota };

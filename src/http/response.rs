@@ -77,8 +77,8 @@ pub(crate) struct Response {
 pub(crate) struct CommonFields<'a> {
     /// An IMF-fixdate (RFC 9110 §5.6.7).
     pub(crate) date: &'a str,
-    /// [`CLOSES`], or what [`keep_alive_fields`] returned.
-    pub(crate) connection: &'a str,
+    /// How many seconds the connection may be idle after the response. `None` if it closes.
+    pub(crate) keep_alive: Option<u64>,
     /// The Origin of the request, if it is allowed, for the CORS fields (Fetch standard).
     pub(crate) allowed_origin: Option<&'a str>,
     /// The response depends on the Origin of the request.
@@ -95,16 +95,6 @@ pub(crate) enum Challenge {
     InvalidToken,
     /// When a token comes with its name, or with anything else.
     SeveralWords,
-}
-
-/// The connection fields of a response after which the connection closes, with CR LF before each.
-pub(crate) const CLOSES: &str = "\r\nConnection: close";
-
-/// The connection fields of a response after which the connection stays open, and may be idle for
-/// `seconds` (RFC 2068 §19.7.1.1). RFC 9110 §7.6.1: Connection MUST list Keep-Alive; that also
-/// tells HTTP/1.0 clients that the connection stays open (RFC 9112 §9.3).
-pub(crate) fn keep_alive_fields(seconds: u64) -> String {
-    format!("\r\nConnection: keep-alive\r\nKeep-Alive: timeout={seconds}")
 }
 
 /// The first keeps a browser from guessing a media type. The others keep it from loading a response
@@ -139,11 +129,6 @@ impl Response {
         let message = message.into();
         let body = format!("{}\n", json!({"error": true, "message": message}));
         Self { log_detail: message, ..Self::new(status, Content::Own(body.into_bytes())) }
-    }
-
-    /// The response to a request that waited for a change, or could have, for so many seconds.
-    pub(crate) fn with_wait(self, seconds: u16) -> Self {
-        Self { applied_wait: Some(seconds), ..self }
     }
 
     /// Appends status line and fields.
@@ -193,7 +178,16 @@ impl Response {
         for (name, value) in &self.fields {
             push(out, ["\r\n", name, ": ", value]);
         }
-        push(out, [common.connection]);
+        match common.keep_alive {
+            // RFC 2068 §19.7.1.1. RFC 9110 §7.6.1: Connection MUST list Keep-Alive; that also tells
+            // HTTP/1.0 clients that the connection stays open (RFC 9112 §9.3).
+            Some(seconds) => {
+                let mut digits = itoa::Buffer::new();
+                let seconds = digits.format(seconds);
+                push(out, ["\r\nConnection: keep-alive\r\nKeep-Alive: timeout=", seconds]);
+            }
+            None => push(out, ["\r\nConnection: close"]),
+        }
         if let Some(origin) = common.allowed_origin {
             push(out, ["\r\nAccess-Control-Allow-Origin: ", origin, EXPOSED_FIELDS]);
         }
@@ -281,14 +275,14 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn written(response: &Response, connection: &str, expected: &str) {
+    fn written(response: &Response, keep_alive: Option<u64>, expected: &str) {
         let mut out = Vec::new();
         let date = "Sat, 21 Nov 2026 01:02:03 GMT";
         response.write_head(
             &mut out,
             &CommonFields {
                 date,
-                connection,
+                keep_alive,
                 allowed_origin: None,
                 varies_by_origin: false,
                 is_private: false,
@@ -301,7 +295,7 @@ mod tests {
     fn a_response_carries_the_common_fields() {
         written(
             &Response::new(StatusCode(404), Content::Own(b"{\"error\":true}\n".to_vec())),
-            &keep_alive_fields(75),
+            Some(75),
             "HTTP/1.1 404 Not Found\r\nDate: Sat, 21 Nov 2026 01:02:03 GMT\r\n\
              Cache-Control: no-cache\r\nX-Content-Type-Options: nosniff\r\n\
              Cross-Origin-Resource-Policy: same-origin\r\nX-Frame-Options: DENY\r\n\
@@ -318,7 +312,7 @@ mod tests {
         };
         written(
             &response,
-            CLOSES,
+            None,
             "HTTP/1.1 204 No Content\r\nDate: Sat, 21 Nov 2026 01:02:03 GMT\r\n\
              Cache-Control: no-cache\r\nX-Content-Type-Options: nosniff\r\n\
              Cross-Origin-Resource-Policy: same-origin\r\nX-Frame-Options: DENY\r\n\

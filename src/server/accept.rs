@@ -19,6 +19,7 @@ use super::worker::Worker;
 use super::{Shared, WorkerHandle};
 use crate::logging;
 use crate::server_state::Phase;
+use crate::service::Tokens;
 use crate::service_manager::{self, Watchdog};
 use crate::signals::Signals;
 use crate::store::DatabaseStatus;
@@ -37,6 +38,8 @@ pub(crate) struct AcceptLoop {
     shared: Arc<Shared>,
     workers: Vec<WorkerHandle>,
     listeners: Vec<Listener>,
+    /// Read again on SIGHUP.
+    tokens: Option<Arc<Tokens>>,
     watchdog: Watchdog,
 }
 
@@ -46,20 +49,22 @@ impl AcceptLoop {
         shared: Arc<Shared>,
         workers: Vec<WorkerHandle>,
         listeners: Vec<Listener>,
+        tokens: Option<Arc<Tokens>>,
         pool: &ThreadPool,
     ) -> io::Result<Self> {
         for handle in &workers {
             let worker = Worker::new(Arc::clone(&shared), handle.clone(), pool.clone())?;
             pool.execute(|| worker.run());
         }
-        Ok(Self { shared, workers, listeners, watchdog: Watchdog::from_env(Instant::now()) })
+        let watchdog = Watchdog::from_env(Instant::now());
+        Ok(Self { shared, workers, listeners, tokens, watchdog })
     }
 
     /// Serves until a signal says stop. When one says reload, reads the tokens again.
     pub(crate) fn run(&mut self, signals: &Signals) -> io::Result<()> {
         service_manager::ready();
         while !self.accept_ready(signals)? {
-            let status = self.shared.service.store.status();
+            let status = self.shared.store.status();
             let save_time = status.map(DatabaseStatus::elapsed).unwrap_or_default();
             self.watchdog.tick(Instant::now(), save_time, |ping| {
                 self.workers
@@ -115,7 +120,7 @@ impl AcceptLoop {
     fn reload_tokens(&self, reload: &UnixStream) {
         // One reload is enough for several signals; it fails when there is nothing to read.
         let _ = rustix::io::read(reload, &mut [0; 64]);
-        let Some(tokens) = &self.shared.service.tokens else { return };
+        let Some(tokens) = &self.tokens else { return };
         match tokens.load() {
             Ok(loaded) => {
                 loaded.log();
@@ -133,7 +138,7 @@ impl AcceptLoop {
         // A container may publish the port of an open address on a loopback address of the host,
         // where DNS rebinding reaches it. --allow-host asks for the check.
         let checks_host = listener.endpoint.is_loopback()
-            || (listener.endpoint.is_open() && !self.shared.service.options.allow_host.is_empty());
+            || (listener.endpoint.is_open() && !self.shared.options.allow_host.is_empty());
         for _ in 0..ACCEPTS_IN_A_ROW {
             if self.shared.accepts_none() {
                 return;

@@ -6,29 +6,25 @@ use std::time::Instant;
 
 use tiny_http::StatusCode;
 
+use super::Shared;
 use crate::http::{Challenge, Request, Response};
 use crate::logging::{self, excerpt};
 use crate::options::AccessLog;
-use crate::service::Service;
-
-/// A response, and what it answers.
-pub(super) struct Exchange<'a> {
-    /// The client's address, if it is a TCP connection.
-    pub(super) peer: Option<SocketAddr>,
-    /// `None` for bytes that are no request.
-    pub(super) request: Option<&'a Request>,
-    /// When the request was received.
-    pub(super) received_at: Instant,
-    pub(super) response: &'a Response,
-    /// The length of the response, head and content.
-    pub(super) bytes: usize,
-}
 
 /// Logs a response. With the access log: client, method, target, status, bytes, microseconds since
 /// the request was received, and the reason of an error, or what a change has made. Otherwise
 /// errors alone, at debug.
-pub(super) fn log(service: &Service, exchange: &Exchange<'_>) {
-    let Exchange { peer, request, received_at, response, bytes } = *exchange;
+///
+/// `peer`: the client's address, if it is a TCP connection. `request`: `None` for bytes that are no
+/// request. `bytes`: the length of the response, head and content.
+pub(super) fn log(
+    shared: &Shared,
+    peer: Option<SocketAddr>,
+    request: Option<&Request>,
+    received_at: Instant,
+    response: &Response,
+    bytes: usize,
+) {
     let client = || client(peer, request.and_then(|request| request.kept().forwarded_for));
     let status = response.status.0;
     let detail = &response.log_detail;
@@ -37,8 +33,11 @@ pub(super) fn log(service: &Service, exchange: &Exchange<'_>) {
     } else if response.status == StatusCode(403) {
         logging::FORBIDDEN.log(format_args!("{detail}"));
     }
-    let is_logged = service.options.access_log == AccessLog::All
-        || (service.options.access_log == AccessLog::Changes && response.is_change);
+    let is_logged = match shared.options.access_log {
+        AccessLog::All => true,
+        AccessLog::Changes => response.is_change,
+        AccessLog::None => false,
+    };
     if !is_logged && (status < 400 || !log::log_enabled!(log::Level::Debug)) {
         return;
     }
@@ -52,7 +51,7 @@ pub(super) fn log(service: &Service, exchange: &Exchange<'_>) {
         return log::debug!("refused {} {what} with {status}: {detail}", client());
     }
     let taken = received_at.elapsed().as_micros();
-    let token = request.and_then(|request| service.token_name(request));
+    let token = request.and_then(|request| shared.service.token_name(request));
     let token = token.map(|name| format!("{name}@")).unwrap_or_default();
     let space = if detail.is_empty() { "" } else { " " };
     log::info!("{token}{} {what} {status} {bytes} {taken}us{space}{detail}", client());

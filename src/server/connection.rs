@@ -27,6 +27,7 @@ use crate::metrics::{Closing, WorkerCounters};
 use crate::options::Options;
 use crate::server_state::Phase;
 use crate::service::{Answer, RequestContext, Service};
+use crate::store::{DatabaseError, Outcome};
 
 /// Bytes received at a time, unless more of a content are missing. A request of curl takes 84.
 const RECEIVE_BYTES: usize = 4096;
@@ -151,21 +152,18 @@ impl<'a> LoopContext<'a> {
 
     /// The worker's counters.
     pub(super) fn counters(&self) -> &'a WorkerCounters {
-        &self.shared.service.metrics.workers[self.worker.watches.worker]
+        &self.shared.metrics.workers[self.worker.number]
     }
 
-    /// What takes an answer from another thread to the connection that is served now.
-    fn deliver(&self) -> impl FnOnce(Answer) + Send + use<> {
-        let inbox = Arc::clone(&self.worker.inbox);
-        let id = self.id;
-        move |answer| inbox.post(Mail::Answer(id, answer))
-    }
-
-    /// Has a thread of the pool make an answer that takes long, and deliver it.
+    /// Has a thread of the pool make an answer that takes long, and post it.
     fn answer_on_pool(&self, question: impl FnOnce(&Service) -> Answer + Send + 'static) {
         let shared = Arc::clone(self.shared);
-        let deliver = self.deliver();
-        self.pool.execute(move || deliver(ask(&shared.service, question)));
+        let inbox = Arc::clone(&self.worker.inbox);
+        let id = self.id;
+        self.pool.execute(move || {
+            let answer = ask(|| question(&shared.service)).unwrap_or_else(Answer::Ready);
+            inbox.post(Mail::Answer(id, answer));
+        });
     }
 }
 
@@ -211,16 +209,28 @@ impl Connection {
 
     /// Goes on with the request whose answer it awaits.
     pub(super) fn take_answer(&mut self, answer: Answer, context: &mut LoopContext<'_>) -> Next {
+        let Some(pending) = self.take_pending() else { return Next::Close };
+        let transition = self.go_on(pending, answer, context);
+        self.enter(transition, context)
+    }
+
+    /// Goes on with the request on whose change the writer has decided.
+    pub(super) fn take_outcome(
+        &mut self,
+        outcome: Result<Outcome, DatabaseError>,
+        context: &mut LoopContext<'_>,
+    ) -> Next {
+        let Some(pending) = self.take_pending() else { return Next::Close };
+        let transition = self.go_on_with_outcome(pending, outcome, context);
+        self.enter(transition, context)
+    }
+
+    /// The request whose answer it awaits. `None` is unheard of: nothing but the answer ends that
+    /// state.
+    fn take_pending(&mut self) -> Option<Pending> {
         match replace(&mut self.state, State::Closed) {
-            State::AwaitingAnswer(pending) => {
-                let transition = self.go_on(pending, answer, context);
-                self.enter(transition, context)
-            }
-            // Unheard of: each request gets one answer, and only that ends the state.
-            other => {
-                self.state = other;
-                self.advance(Event::Turn, context)
-            }
+            State::AwaitingAnswer(pending) => Some(pending),
+            _ => None,
         }
     }
 
@@ -284,11 +294,11 @@ impl Connection {
         if self.output.shared_content().is_some() {
             return Some(context.now + WITHDRAWN_TIME);
         }
-        self.deadline(context.phase, &context.shared.service.options)
+        self.deadline(context.phase, &context.shared.options)
     }
 
     /// What each event means in each state. All else is called from here, and from
-    /// [`Connection::take_answer`].
+    /// [`Connection::take_answer`] and [`Connection::take_outcome`].
     fn handle(
         &mut self,
         event: Event,
@@ -388,7 +398,7 @@ impl Connection {
             if !self.output.takes_more() || self.parser.is_idle() {
                 break;
             }
-            let content_max = context.shared.service.options.max_body;
+            let content_max = context.shared.options.max_body;
             let checks_host = self.checks_host;
             let mut request = match self.parser.next_request(content_max) {
                 Ok(Some(request)) => request,
@@ -442,7 +452,8 @@ impl Connection {
     fn ask_service(&self, request: &Request, context: &LoopContext<'_>) -> Answer {
         let request_context =
             RequestContext { checks_host: self.checks_host, may_take_long: false };
-        ask(&context.shared.service, |service| service.respond(request, request_context))
+        ask(|| context.shared.service.respond(request, request_context))
+            .unwrap_or_else(Answer::Ready)
     }
 }
 

@@ -5,7 +5,6 @@ use std::os::unix::net::UnixStream;
 
 use super::*;
 use crate::server_state::ServerState;
-use crate::service::Service;
 use crate::store::{Action, Change, Color, Colors, Store};
 
 /// A connection and the other end of its socket.
@@ -30,8 +29,7 @@ impl Pair {
         let store = Store::in_memory(colors, 32 << 20, Box::new(|_| ()));
         let server = ServerState::new(1, 10);
         let worker = WorkerHandle::all(&server).unwrap().remove(0);
-        let service = Service::new(store, options.into(), None, server);
-        let shared = Arc::new(Shared::new(service, 10_000));
+        let shared = Arc::new(Shared::new(options.into(), store, None, None, server, 10_000));
         let (client, socket) = UnixStream::pair().unwrap();
         let start = Instant::now();
         let quota = Quota::new(Arc::clone(&shared), 0);
@@ -42,7 +40,7 @@ impl Pair {
     }
 
     fn store(&self) -> &Store {
-        &self.shared.service.store
+        &self.shared.store
     }
 
     fn with_context<T>(
@@ -88,7 +86,7 @@ impl Pair {
 
     /// After how many seconds since the start the connection is overdue.
     fn deadline(&self, phase: Phase) -> Option<u64> {
-        let deadline = self.connection.deadline(phase, &self.shared.service.options)?;
+        let deadline = self.connection.deadline(phase, &self.shared.options)?;
         Some((deadline - self.start).as_secs())
     }
 
@@ -178,7 +176,7 @@ fn what_is_overdue_is_told_closed_and_counted_by_its_state() {
         let event = if is_evicted { Event::Evicted } else { Event::Overdue };
         assert_eq!(pair.advance(event), next, "{name} {is_evicted}");
         assert_eq!(pair.received(), responses, "{name} {is_evicted}");
-        let counters = &pair.shared.service.metrics.workers[0];
+        let counters = &pair.shared.metrics.workers[0];
         for reason in Closing::ALL {
             let count = u64::from(counted == Some(reason));
             assert_eq!(counters.closed(reason).get(), count, "{name} {is_evicted} {reason:?}");
@@ -271,7 +269,7 @@ fn a_change_before_the_wait_is_not_missed() {
     parser.append(text.as_bytes());
     let request = parser.next_request(0).unwrap().unwrap();
     let next = pair.with_context(|connection, context| connection.ask_service(&request, context));
-    assert!(matches!(next, Answer::Wait(_)), "the tag is current");
+    assert!(matches!(next, Answer::Wait(..)), "the tag is current");
     pair.change_red("2");
     let begin = |connection: &mut Connection, context: &mut LoopContext<'_>| {
         let begun = connection.go_on(Pending::new(request), next, context);

@@ -10,6 +10,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::limits::Quota;
 use crate::service::Answer;
+use crate::store::{DatabaseError, Outcome};
 
 pub(super) struct Inbox {
     mail: Mutex<Vec<Mail>>,
@@ -20,8 +21,11 @@ pub(super) struct Inbox {
 pub(super) enum Mail {
     /// From the accept loop.
     Accepted(Accepted),
-    /// From the writer or the pool, for the connection with this id.
+    /// From the pool, for the connection with this id.
     Answer(u64, Answer),
+    /// From the writer, for the connection with this id: what came of a change, or why it could not
+    /// be saved.
+    Outcome(u64, Result<Outcome, DatabaseError>),
     /// A request that waits for a change may have lost its token.
     TokensChanged,
     /// The worker drops it, to show that it is alive.

@@ -165,11 +165,10 @@ mod tests {
     use tiny_http::StatusCode;
 
     use super::*;
-    use crate::http::CLOSES;
 
     const COMMON: CommonFields<'_> = CommonFields {
         date: "",
-        connection: CLOSES,
+        keep_alive: None,
         allowed_origin: None,
         varies_by_origin: false,
         is_private: false,

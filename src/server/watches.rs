@@ -21,7 +21,7 @@ pub(super) struct Watches {
     entries: Mutex<Entries>,
     server: Arc<ServerState>,
     /// The number of the worker.
-    pub(super) worker: usize,
+    worker: usize,
 }
 
 #[derive(Default)]

@@ -127,7 +127,7 @@ impl Worker {
             let mut context = LoopContext::new(&shared, &handle, &pool, now, date, &mut scratch);
             self.serve_pass(&events, &mut context);
             // Another phase has other deadlines, and so has what was withdrawn.
-            let now_withdrawn = shared.service.store.list.withdrawn();
+            let now_withdrawn = shared.store.list.withdrawn();
             if (phase, withdrawn) != (context.phase, now_withdrawn) {
                 self.next_check = Some(before);
             }
@@ -189,11 +189,16 @@ impl Worker {
         match mail {
             Mail::Ping(ping) => drop(ping),
             Mail::TokensChanged => self.queue_all(self.handle.watches.all(), Event::Turn),
-            // If the connection is closed by now, nobody gets the answer. A change stands all the
-            // same.
+            // Nothing comes of this and the next one if the connection is closed by now. A change
+            // stands all the same.
             Mail::Answer(id, answer) => {
                 self.with_connection(id, context, |connection, context| {
                     connection.take_answer(answer, context)
+                });
+            }
+            Mail::Outcome(id, outcome) => {
+                self.with_connection(id, context, |connection, context| {
+                    connection.take_outcome(outcome, context)
                 });
             }
             Mail::Accepted(accepted) => {
@@ -289,7 +294,7 @@ impl Worker {
     /// Ends what has passed its deadline by `now`, makes room at the connection limit, and finds
     /// out when to look again.
     fn end_overdue(&mut self, now: Instant, context: &mut LoopContext<'_>) {
-        let options = &context.shared.service.options;
+        let options = &context.shared.options;
         let is_overdue = |entry: &Entry| {
             let deadline = entry.connection.deadline(context.phase, options);
             deadline.is_some_and(|deadline| deadline <= now)

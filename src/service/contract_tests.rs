@@ -16,7 +16,8 @@ impl Service {
     /// A service of these colors in memory with one worker.
     fn in_memory(colors: Colors, options: Options, tokens: Option<Tokens>) -> Self {
         let store = Store::in_memory(colors, 32 << 20, Box::new(|_| ()));
-        Self::new(store, options.into(), tokens, ServerState::new(1, 10))
+        let (tokens, metrics) = (tokens.map(Arc::new), Arc::new(Metrics::new(1)));
+        Self::new(store, options.into(), tokens, None, metrics, ServerState::new(1, 10))
     }
 }
 
@@ -271,14 +272,14 @@ fn an_allowed_origin_is_answered_with_cors_fields() {
         (Method::Delete, StatusCode(200), None),
     ] {
         let request = request(method, "/colors/red", fields.clone(), "");
-        let allowed_origin = service.common_fields(Some(&request), "", "").allowed_origin;
+        let allowed_origin = service.common_fields(Some(&request), "", None).allowed_origin;
         let response = respond(&service, &request);
         assert_eq!(
             (response.status, allowed_origin, response.field("Access-Control-Allow-Methods")),
             (status, Some(origin), methods)
         );
     }
-    let common = service.common_fields(None, "", "");
+    let common = service.common_fields(None, "", None);
     assert!(common.allowed_origin.is_none() && common.varies_by_origin);
 }
 
@@ -406,6 +407,6 @@ fn nothing_that_arrives_makes_parser_or_service_panic() {
                 );
             }
         }
-        service.common_fields(parser.abandon().as_ref(), "", "");
+        service.common_fields(parser.abandon().as_ref(), "", None);
     }
 }

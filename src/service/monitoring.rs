@@ -11,11 +11,12 @@ use tiny_http::{Method, StatusCode};
 use super::Service;
 use super::respond::read;
 use crate::blob::Blob;
+use crate::followed::Followed;
 use crate::http::{Content, METHODS, MediaType, Request, Response, rfc3339};
 use crate::logging;
 use crate::metrics::{BOUNDS, CLASSES, Closing, Counter, DatabaseMetrics, FIRST_BOUND, Histogram};
 use crate::server_state::Phase;
-use crate::store::{DatabaseStatus, Followed};
+use crate::store::DatabaseStatus;
 
 /// The metric families, one per line: name, type and help.
 const FAMILIES: &str = "\
@@ -54,7 +55,7 @@ impl Service {
         let store = &self.store;
         let is_stopping = self.server.phase() == Phase::Stopping;
         let stopping = || is_stopping.then(|| "stopping".to_owned());
-        let followed = store.followed.as_deref();
+        let followed = self.followed.as_deref();
         let fault = store.status().and_then(DatabaseStatus::fault);
         let fault = fault.or_else(|| followed.and_then(Followed::fault)).or_else(stopping);
         let mut health = serde_json::json!({
@@ -113,7 +114,7 @@ impl Service {
         text.number("colors_save_failures_total", saves.failures.get());
         text.family("colors_save_duration_seconds");
         text.histogram("", iter::once(&saves.durations));
-        let followed = store.followed.as_deref();
+        let followed = self.followed.as_deref();
         let answered = followed.and_then(Followed::answered).map(seconds_since_1970);
         text.optional("colors_followed_answered_timestamp_seconds", answered);
         let is_up = followed.map(|followed| u8::from(followed.fault().is_none()));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tiny_http::{Method, StatusCode};
 
 use super::matcher::{Operation, location_of};
-use super::{Answer, LongPoll, RequestContext, Service, Subject, origin, page};
+use super::{Answer, RequestContext, Service, Subject, origin, page};
 use crate::blob::Blob;
 use crate::http::{CommonFields, Content, MediaType, Request, Response};
 use crate::logging::excerpt;
@@ -123,14 +123,13 @@ impl Service {
 
     /// The response to a request whose change was saved, or could not be.
     pub(crate) fn respond_to_outcome(&self, outcome: Result<Outcome, DatabaseError>) -> Response {
-        let is_change = !matches!(outcome, Ok(Outcome::Unchanged(..)));
         let is_logged = self.options.access_log != AccessLog::None;
         // Made only if it is logged, since the JSON of a color is parsed for it.
         let detail =
             |text: &dyn Fn() -> String| Cow::Owned(if is_logged { text() } else { String::new() });
-        let sent = |color: Color, log_detail| {
+        let changed = |color: Color, log_detail| {
             let response = Response::new(StatusCode(200), Content::Shared(color.json));
-            Response { log_detail, is_change, ..response }
+            Response { log_detail, is_change: true, ..response }
         };
         match outcome {
             Ok(Outcome::Created { color, is_first }) => {
@@ -140,16 +139,22 @@ impl Service {
                     is_first.then(|| location_of(&self.options.base_path, &color.name())).flatten();
                 let fields = location.map(|path| ("Location", path.into())).into_iter().collect();
                 let log_detail = detail(&|| format!("name {}", excerpt(&color.name())));
-                Response { status: StatusCode(201), fields, ..sent(color, log_detail) }
+                Response { status: StatusCode(201), fields, ..changed(color, log_detail) }
             }
             Ok(Outcome::Updated(color)) => {
                 let log_detail = detail(&|| format!("value {}", excerpt(&color.fields().value)));
-                sent(color, log_detail)
+                changed(color, log_detail)
             }
-            Ok(Outcome::Unchanged(color, why)) => sent(color, why.into()),
-            Ok(Outcome::Deleted(color)) => sent(color, "".into()),
-            Ok(Outcome::Replaced(list, before)) => {
-                let log_detail = detail(&|| format!("{before} -> {} colors", list.len()));
+            Ok(Outcome::Unchanged(color, why)) => {
+                Response { is_change: false, ..changed(color, why.into()) }
+            }
+            Ok(Outcome::Deleted(color)) => changed(color, "".into()),
+            Ok(Outcome::ReplacedAll { list, before }) => {
+                let log_detail = detail(&|| match before {
+                    Some(before) => format!("{before} -> {} colors", list.len()),
+                    None => "unchanged: same colors".to_owned(),
+                });
+                let is_change = before.is_some();
                 let content = Content::Shared(Arc::clone(list.envelope()));
                 Response { log_detail, is_change, ..Response::new(StatusCode(200), content) }
             }
@@ -184,16 +189,16 @@ impl Service {
     }
 
     /// What decides the fields that do not depend on the content of the response. `request` is the
-    /// part of the request that could be parsed.
+    /// part of the request that could be parsed. `keep_alive`: see [`CommonFields`].
     pub(crate) fn common_fields<'a>(
         &self,
         request: Option<&'a Request>,
         date: &'a str,
-        connection: &'a str,
+        keep_alive: Option<u64>,
     ) -> CommonFields<'a> {
         CommonFields {
             date,
-            connection,
+            keep_alive,
             allowed_origin: request
                 .and_then(|request| origin::allowed_origin(&self.options, request)),
             varies_by_origin: !self.options.allow_origin.is_empty(),
@@ -245,8 +250,7 @@ fn read_or_wait(request: &Request, blob: Arc<Blob>, subject: impl FnOnce() -> Su
     let response = read(request, blob);
     match request.kept().prefer_wait {
         Some(seconds) if response.status == StatusCode(304) && request.may_wait() => {
-            let not_modified = response.with_wait(seconds);
-            Answer::Wait(Box::new(LongPoll { subject: subject(), seconds, not_modified }))
+            Answer::Wait(subject(), Response { applied_wait: Some(seconds), ..response })
         }
         _ => Answer::Ready(response),
     }

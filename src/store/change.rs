@@ -44,8 +44,8 @@ pub(crate) enum Outcome {
     Unchanged(Color, &'static str),
     /// The color is removed. This is the color as it was.
     Deleted(Color),
-    /// The list is this one now. Before, it had this number of colors.
-    Replaced(Colors, usize),
+    /// The list has these colors now. `before`: how many it had; `None` if they are the same.
+    ReplacedAll { list: Colors, before: Option<usize> },
     /// No color has the name.
     NotFound,
     /// A condition does not hold; nothing was changed.
@@ -59,7 +59,7 @@ impl Outcome {
     /// Puts the version that the edits have led to in place of the list that a client has sent.
     /// Both have the same colors. So the response and later reads have one envelope.
     pub(super) fn set_list(&mut self, version: &Colors) {
-        if let Self::Replaced(list, _) = self {
+        if let Self::ReplacedAll { list, .. } = self {
             list.clone_from(version);
         }
     }
@@ -104,7 +104,7 @@ impl Change {
                 (Outcome::Unchanged(color.clone(), "unchanged: same value"), vec![])
             }
             (Action::Update(_, Some(updated)), Some((id, _))) => {
-                (Outcome::Updated(updated.clone()), vec![Edit::Replace(id, updated.clone())])
+                (Outcome::Updated(updated.clone()), vec![Edit::Update(id, updated.clone())])
             }
             (Action::Delete(_), Some((id, color))) => {
                 (Outcome::Deleted(color.clone()), vec![Edit::Remove(id, color.clone())])
@@ -113,7 +113,8 @@ impl Change {
             (Action::ReplaceAll(list), _) => {
                 let edits = edits_between(colors, list);
                 let edits = edits.unwrap_or_else(|| vec![Edit::ReplaceAll(list.clone())]);
-                (Outcome::Replaced(list.clone(), colors.len()), edits)
+                let before = (!edits.is_empty()).then(|| colors.len());
+                (Outcome::ReplacedAll { list: list.clone(), before }, edits)
             }
         }
     }
@@ -189,7 +190,7 @@ mod tests {
         };
         assert_eq!(
             update(Some("3")),
-            (Outcome::Updated(color("a", "3")), vec![Edit::Replace(1, color("a", "3"))])
+            (Outcome::Updated(color("a", "3")), vec![Edit::Update(1, color("a", "3"))])
         );
         assert_eq!(
             update(None),
@@ -214,7 +215,10 @@ mod tests {
         let other = Colors::from_iter([color("b", "1")]);
         assert_eq!(
             decide(replace(&other), None),
-            (Outcome::Replaced(other.clone(), 2), vec![Edit::ReplaceAll(other)])
+            (
+                Outcome::ReplacedAll { list: other.clone(), before: Some(2) },
+                vec![Edit::ReplaceAll(other)]
+            )
         );
     }
 

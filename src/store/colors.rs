@@ -37,7 +37,7 @@ pub(crate) enum Edit {
     /// Adds this color at the end of the list, with an id above all others.
     Append(i64, Color),
     /// Puts this color, which has the same name, in place of the one with this id.
-    Replace(i64, Color),
+    Update(i64, Color),
     /// Removes this color, which has this id.
     Remove(i64, Color),
     /// Puts this list in place of the whole one.
@@ -48,9 +48,7 @@ impl Edit {
     /// A color with the name that this concerns; `None` for the whole list.
     pub(crate) fn color(&self) -> Option<&Color> {
         match self {
-            Self::Append(_, color) | Self::Replace(_, color) | Self::Remove(_, color) => {
-                Some(color)
-            }
+            Self::Append(_, color) | Self::Update(_, color) | Self::Remove(_, color) => Some(color),
             Self::ReplaceAll(_) => None,
         }
     }
@@ -142,7 +140,7 @@ impl Colors {
                 self.add_to_index(*id, color);
                 self.colors.insert(*id, color.clone());
             }
-            Edit::Replace(id, color) => {
+            Edit::Update(id, color) => {
                 self.bytes += color.json_len();
                 let before =
                     self.colors.insert(*id, color.clone()).expect("it was found in the list");
@@ -252,7 +250,7 @@ mod tests {
             color("b", "3"),
             color("a", "4"),
         ]);
-        colors.apply(&Edit::Replace(2, color("a", "9")));
+        colors.apply(&Edit::Update(2, color("a", "9")));
         for (name, removed, next) in
             [("a", "9", Some("2")), ("x", "0", None), ("a", "2", Some("4")), ("a", "4", None)]
         {
@@ -322,7 +320,7 @@ mod tests {
                 }
                 (2, Some(place), Some(id)) => {
                     model[place].1 = step;
-                    colors.apply(&Edit::Replace(id, color(name, &step.to_string())));
+                    colors.apply(&Edit::Update(id, color(name, &step.to_string())));
                 }
                 (_, Some(place), Some(id)) => {
                     model.remove(place);

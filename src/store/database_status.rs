@@ -7,8 +7,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use log::Level;
 
-use super::{DatabaseError, report};
+use super::DatabaseError;
 use crate::metrics::DatabaseMetrics;
+use crate::service_manager::report;
 
 /// A save or a look for commits of other programs that takes longer counts as failed. The time of a
 /// save does not include its wait for the write lock, since that time starts again with each try to

@@ -32,7 +32,7 @@ fn edits_within(old: &Colors, new: &Colors, prefix: usize, suffix: usize) -> Opt
             |(_, wanted): &(i64, &Color)| *wanted == color || wanted.name() == color.name();
         match wanted.next_if(is_same) {
             Some((_, wanted)) if wanted == color => {}
-            Some((_, wanted)) => edits.push(Edit::Replace(id, wanted.clone())),
+            Some((_, wanted)) => edits.push(Edit::Update(id, wanted.clone())),
             None => edits.push(Edit::Remove(id, color.clone())),
         }
     }
@@ -87,7 +87,7 @@ mod tests {
             let mut new = list.clone();
             new[place].1 = "9";
             let replaced = Color::new(new[place].0, "9");
-            assert_eq!(edits(&old, &new), Some(vec![Edit::Replace(id, replaced)]));
+            assert_eq!(edits(&old, &new), Some(vec![Edit::Update(id, replaced)]));
             new.remove(place);
             let removed = Color::new(list[place].0, list[place].1);
             assert_eq!(edits(&old, &new), Some(vec![Edit::Remove(id, removed)]));
@@ -112,7 +112,7 @@ mod tests {
         // another program has used the highest id
         let full = Colors::with_ids([(i64::MAX, Color::new("a", "1"))].into_iter().collect());
         assert_eq!(edits(&full, &vec![("a", "1"), ("b", "1")]), None);
-        let replaced = Some(vec![Edit::Replace(i64::MAX, Color::new("a", "2"))]);
+        let replaced = Some(vec![Edit::Update(i64::MAX, Color::new("a", "2"))]);
         assert_eq!(edits(&full, &vec![("a", "2")]), replaced);
     }
 

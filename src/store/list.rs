@@ -177,26 +177,26 @@ impl SharedList {
         }
         match change.new_list() {
             Some(list) if !change.needs_tag_of_list => {
-                let colors = self.replace(list.clone());
-                Some(Outcome::Replaced(list.clone(), colors))
+                let before = Some(self.version().len());
+                self.replace(list.clone());
+                Some(Outcome::ReplacedAll { list: list.clone(), before })
             }
             _ => Some(Outcome::Contended),
         }
     }
 
-    /// Publishes a list that takes the place of the current one. Returns how many colors there
-    /// were.
-    pub(super) fn replace(&self, colors: Colors) -> usize {
-        self.publish(colors.clone(), &[Edit::ReplaceAll(colors)])
+    /// Publishes a list that takes the place of the current one.
+    pub(super) fn replace(&self, colors: Colors) {
+        self.publish(colors.clone(), &[Edit::ReplaceAll(colors)]);
     }
 
-    /// Publishes the version to which these edits have led. Returns how many colors there were.
-    pub(super) fn publish(&self, version: Colors, edits: &[Edit]) -> usize {
+    /// Publishes the version to which these edits have led.
+    pub(super) fn publish(&self, version: Colors, edits: &[Edit]) {
         let before = { replace(&mut *self.lock(), version) };
         (self.notify)(edits);
         self.withdraw_old();
-        // `before` is freed without the lock: a long list takes long.
-        before.len()
+        // Freed without the lock: a long list takes long.
+        drop(before);
     }
 }
 
@@ -330,7 +330,7 @@ mod tests {
             is_over.store(true, Relaxed);
             assert_eq!(outcome, Some(Outcome::Contended));
         });
-        assert!(matches!(list.change(&replace, true), Some(Outcome::Replaced(..))));
+        assert!(matches!(list.change(&replace, true), Some(Outcome::ReplacedAll { .. })));
     }
 
     #[test]

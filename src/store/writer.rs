@@ -56,7 +56,7 @@ impl Writer {
         let status = Arc::new(DatabaseStatus::default());
         let (writer, messages) = mpsc::channel();
         let storage = Storage::Database(writer, Arc::clone(&status));
-        let store = Store { list: Arc::clone(&list), storage, followed: None };
+        let store = Store { list: Arc::clone(&list), storage };
         (store, Self { database, list, status, messages, warned: None })
     }
 

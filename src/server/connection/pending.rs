@@ -11,24 +11,25 @@ use tiny_http::StatusCode;
 
 use super::{Connection, LoopContext, Next, RECEIVE_BYTES, State, Transition, receive};
 use crate::http::{Request, Response};
+use crate::server::inbox::Mail;
 use crate::server::output::Sent;
 use crate::server::watches::Watch;
 use crate::server_state::Phase;
-use crate::service::{Answer, LongPoll, RequestContext, Service};
-use crate::store::Outcome;
+use crate::service::{Answer, RequestContext, Subject};
+use crate::store::{DatabaseError, Outcome};
 
 /// A request that has no answer yet.
 pub(super) struct Pending {
     pub(super) request: Arc<Request>,
     /// When it began to wait for a change, if it has.
     waited_since: Option<Instant>,
-    /// Its change is saved, and its time is counted as that of a save.
-    is_saved: bool,
+    /// The writer has decided on its change, so its time counts as durable.
+    by_writer: bool,
 }
 
 impl Pending {
     pub(super) fn new(request: Request) -> Self {
-        Self { request: Arc::new(request), waited_since: None, is_saved: false }
+        Self { request: Arc::new(request), waited_since: None, by_writer: false }
     }
 }
 
@@ -49,18 +50,18 @@ impl Waiting {
 
     /// The request, which waits no longer.
     fn into_pending(self) -> Pending {
-        Pending { request: self.request, waited_since: Some(self.since), is_saved: false }
+        Pending { request: self.request, waited_since: Some(self.since), by_writer: false }
     }
 }
 
-/// Asks the service. A panic is answered with 500. The list is consistent after it: a change is
-/// decided before it is made, and to make it does not panic. So if the panic came while the
+/// Asks the service. Fails with a 500 if that panics. The list is consistent after a panic: a change
+/// is decided before it is made, and to make it does not panic. So if the panic came while the
 /// response was made, the change is there.
-pub(super) fn ask(service: &Service, question: impl FnOnce(&Service) -> Answer) -> Answer {
-    catch_unwind(AssertUnwindSafe(|| question(service))).unwrap_or_else(|_| {
+pub(super) fn ask<T>(question: impl FnOnce() -> T) -> Result<T, Response> {
+    catch_unwind(AssertUnwindSafe(question)).map_err(|_| {
         let message = "the service failed on this request, its log says where; a change may have \
                        been made";
-        Answer::Ready(Response::error(StatusCode(500), message))
+        Response::error(StatusCode(500), message)
     })
 }
 
@@ -68,7 +69,7 @@ impl Connection {
     /// Goes on with an answer that has not come at once.
     pub(super) fn go_on(
         &mut self,
-        mut pending: Pending,
+        pending: Pending,
         answer: Answer,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
@@ -76,7 +77,9 @@ impl Connection {
             Answer::Ready(response) | Answer::Refused(response) => {
                 return self.finish(&pending, response, context);
             }
-            Answer::Wait(poll) => return self.begin_wait(pending, *poll, context),
+            Answer::Wait(subject, not_modified) => {
+                return self.begin_wait(pending, &subject, not_modified, context);
+            }
             Answer::OnPool => {
                 let request = Arc::clone(&pending.request);
                 let request_context =
@@ -84,23 +87,34 @@ impl Connection {
                 context.answer_on_pool(move |service| service.respond(&request, request_context));
             }
             Answer::Save(change) => {
-                let deliver = context.deliver();
-                let deliver = Box::new(|outcome| deliver(Answer::Saved(outcome)));
-                context.shared.service.store.submit(change, deliver);
-            }
-            Answer::Saved(outcome) => {
-                pending.is_saved = true;
-                let takes_long = matches!(outcome, Ok(Outcome::Replaced(..)));
-                let respond =
-                    |service: &Service| Answer::Ready(service.respond_to_outcome(outcome));
-                if !takes_long {
-                    let answer = ask(&context.shared.service, respond);
-                    return self.go_on(pending, answer, context);
-                }
-                // The JSON of a new list has to be made.
-                context.answer_on_pool(respond);
+                let inbox = Arc::clone(&context.worker.inbox);
+                let id = context.id;
+                let deliver = Box::new(move |outcome| inbox.post(Mail::Outcome(id, outcome)));
+                context.shared.store.submit(change, deliver);
             }
         }
+        self.await_answer(pending)
+    }
+
+    /// Goes on with what came of the request's change.
+    pub(super) fn go_on_with_outcome(
+        &mut self,
+        mut pending: Pending,
+        outcome: Result<Outcome, DatabaseError>,
+        context: &mut LoopContext<'_>,
+    ) -> io::Result<Transition> {
+        pending.by_writer = true;
+        if matches!(outcome, Ok(Outcome::ReplacedAll { .. })) {
+            // The JSON of a new list has to be made.
+            context.answer_on_pool(|service| Answer::Ready(service.respond_to_outcome(outcome)));
+            return self.await_answer(pending);
+        }
+        let response = ask(|| context.shared.service.respond_to_outcome(outcome));
+        self.finish(&pending, response.unwrap_or_else(|failed| failed), context)
+    }
+
+    /// Waits for an answer of another thread, and meanwhile sends what came before.
+    fn await_answer(&mut self, pending: Pending) -> io::Result<Transition> {
         self.output.send(&self.socket)?;
         // Epoll goes on to watch for IN: few clients send more before their answer, and to stop
         // watching costs a system call. If a client does send more, `Socket` stops it.
@@ -123,7 +137,7 @@ impl Connection {
         let then = self.append_response(request, response, context);
         let transition = self.send(then, context.now, context);
         let counters = context.counters();
-        let durations = if pending.is_saved { &counters.durable } else { &counters.immediate };
+        let durations = if pending.by_writer { &counters.durable } else { &counters.immediate };
         durations.observe(self.received_at.elapsed());
         transition
     }
@@ -133,17 +147,18 @@ impl Connection {
     fn begin_wait(
         &mut self,
         pending: Pending,
-        poll: LongPoll,
+        subject: &Subject,
+        not_modified: Response,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
-        let may_wait =
-            poll.seconds > 0 && self.parser.is_idle() && context.phase != Phase::Stopping;
+        let seconds = pending.request.kept().prefer_wait.unwrap_or(0);
+        let may_wait = seconds > 0 && self.parser.is_idle() && context.phase != Phase::Stopping;
         if !may_wait || self.output.send(&self.socket)? != Sent::All {
-            return self.finish(&pending, poll.not_modified, context);
+            return self.finish(&pending, not_modified, context);
         }
         let since = pending.waited_since.unwrap_or(context.now);
-        let watch = context.worker.watches.add(&poll.subject, context.id);
-        let time = Duration::from_secs(poll.seconds.into());
+        let watch = context.worker.watches.add(subject, context.id);
+        let time = Duration::from_secs(seconds.into());
         let waiting = Waiting { request: pending.request, since, time, _watch: watch };
         // A change may have come before the watch: the request is asked again when its turn comes.
         Ok(Transition(State::Waiting(Box::new(waiting)), Next::Queue))
@@ -156,7 +171,7 @@ impl Connection {
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
         match self.ask_service(&waiting.request, context) {
-            Answer::Wait(_) => Ok(Transition(State::Waiting(waiting), Next::Wait(EventFlags::IN))),
+            Answer::Wait(..) => Ok(Transition(State::Waiting(waiting), Next::Wait(EventFlags::IN))),
             answer => {
                 self.received_at = context.now;
                 self.go_on(waiting.into_pending(), answer, context)
@@ -172,7 +187,7 @@ impl Connection {
     ) -> io::Result<Transition> {
         self.received_at = context.now;
         let answer = match self.ask_service(&waiting.request, context) {
-            Answer::Wait(poll) => Answer::Ready(poll.not_modified),
+            Answer::Wait(_, not_modified) => Answer::Ready(not_modified),
             answer => answer,
         };
         self.go_on(waiting.into_pending(), answer, context)
@@ -202,5 +217,5 @@ fn note_wait(response: Response, seconds: u16, waited: Duration) -> Response {
     let space = if response.log_detail.is_empty() { "" } else { ", " };
     let log_detail =
         format!("{}{space}waited {:.3} s", response.log_detail, waited.as_secs_f32()).into();
-    Response { log_detail, ..response.with_wait(seconds) }
+    Response { log_detail, applied_wait: Some(seconds), ..response }
 }

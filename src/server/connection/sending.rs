@@ -9,9 +9,9 @@ use rustix::net::Shutdown;
 use tiny_http::{Method, StatusCode};
 
 use super::{AfterSend, Connection, LoopContext, Next, State, Transition, receive};
-use crate::http::{CLOSES, Parser, ProtocolError, Request, Response};
+use crate::http::{Parser, ProtocolError, Request, Response};
 use crate::metrics::Closing;
-use crate::server::access_log::{self, Exchange};
+use crate::server::access_log;
 use crate::server::output::Sent;
 use crate::server_state::Phase;
 
@@ -33,9 +33,10 @@ impl Connection {
             Phase::AboveLimit | Phase::Stopping => AfterSend::Linger,
             Phase::Serving => AfterSend::Resume,
         };
-        let keep_alive_fields = context.shared.keep_alive_fields.as_str();
-        let connection = if then == AfterSend::Resume { keep_alive_fields } else { CLOSES };
-        self.push(Some(request), response, connection, context);
+        // Keep-Alive has whole seconds. Some clients take 0 for no limit.
+        let seconds = context.shared.options.keep_alive.as_secs().max(1);
+        let keep_alive = (then == AfterSend::Resume).then_some(seconds);
+        self.push(Some(request), response, keep_alive, context);
         then
     }
 
@@ -65,27 +66,25 @@ impl Connection {
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
         let unfinished = self.parser.abandon();
-        self.push(request.or(unfinished.as_ref()), response, CLOSES, context);
+        self.push(request.or(unfinished.as_ref()), response, None, context);
         self.send(AfterSend::Linger, context.now, context)
     }
 
-    /// Appends a response to the output, counts it, and logs it.
+    /// Appends a response to the output, counts it, and logs it. `keep_alive`: see
+    /// [`CommonFields`](crate::http::CommonFields).
     fn push(
         &mut self,
         request: Option<&Request>,
         mut response: Response,
-        connection: &str,
+        keep_alive: Option<u64>,
         context: &LoopContext<'_>,
     ) {
-        let service = &context.shared.service;
         let is_head = request.is_some_and(|request| request.method == Method::Head);
-        let common = service.common_fields(request, context.date, connection);
+        let common = context.shared.service.common_fields(request, context.date, keep_alive);
         let bytes = self.output.push(&mut response, is_head, &common);
         let method = request.map(|request| &request.method);
         context.counters().responses(method, response.status.0).inc();
-        let Self { peer, received_at, .. } = *self;
-        let exchange = Exchange { peer, request, received_at, response: &response, bytes };
-        access_log::log(service, &exchange);
+        access_log::log(context.shared, self.peer, request, self.received_at, &response, bytes);
     }
 
     /// Sends what the socket has room for, and goes on when that is all of the output. `since`:
@@ -136,7 +135,7 @@ impl Connection {
     ) -> io::Result<Transition> {
         if sent != Sent::All {
             if let Some(blob) = self.output.shared_content() {
-                context.shared.service.store.list.note_unsent(blob);
+                context.shared.store.list.note_unsent(blob);
             }
             let next = if sent == Sent::Enough { Next::Queue } else { Next::Wait(EventFlags::OUT) };
             return Ok(Transition(State::Sending { then, since }, next));

@@ -175,7 +175,7 @@ impl Database {
     pub(crate) fn write(&mut self, edit: &Edit) -> Result<(), DatabaseError> {
         match edit {
             Edit::Append(id, color) => self.put(rows::INSERT, *id, color),
-            Edit::Replace(id, color) => self.put(rows::UPDATE, *id, color),
+            Edit::Update(id, color) => self.put(rows::UPDATE, *id, color),
             Edit::Remove(id, _) => self.execute(rows::DELETE, [id]),
             Edit::ReplaceAll(list) => {
                 self.execute(rows::DELETE_ALL, [])?;

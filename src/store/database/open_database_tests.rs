@@ -89,9 +89,7 @@ fn edits_are_made_by_id() {
     scratch.save([append(7, "b"), append(9, "b")]).unwrap();
     assert!(!scratch.begin());
     let replaced = Color::new("b", "é\0\"\n");
-    scratch
-        .save([Edit::Replace(7, replaced.clone()), Edit::Remove(1, Color::new("", ""))])
-        .unwrap();
+    scratch.save([Edit::Update(7, replaced.clone()), Edit::Remove(1, Color::new("", ""))]).unwrap();
     let colors = scratch.read();
     assert_eq!((ids(&colors), &colors), (vec![7, 9], &list([(7, replaced), color(9, "b")])));
     assert!(!scratch.begin());

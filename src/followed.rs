@@ -7,8 +7,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use log::Level;
 
-use super::report;
 use crate::http::rfc3339;
+use crate::service_manager::report;
 
 /// How long the other service may be away until `/health` says so. A request that it holds counts
 /// as an answer while nothing is known to the contrary.
