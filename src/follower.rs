@@ -25,8 +25,8 @@ use crate::store::{Action, Change, Colors, Store, json};
 /// nothing comes: that is noticed when this time is over.
 const WAIT_TIME: Duration = Duration::from_secs(20);
 
-/// Longest time to find the host, to connect, to send a request, and from then on, or from the end
-/// of [`WAIT_TIME`], until the head of the answer is there.
+/// Longest time for each of these: to find the host, to connect, to send a request, and to get the
+/// head of the answer. The last one begins when [`WAIT_TIME`] is over, if the request waits.
 const ANSWER_TIME: Duration = Duration::from_secs(3);
 
 /// Longest time for the content of an answer: a list of [`LIST_BYTES_MAX`] at 20 Mbit/s.
@@ -35,15 +35,16 @@ const CONTENT_TIME: Duration = Duration::from_secs(30);
 /// Longest list that is followed: 1,000,000 colors have about 50 MB.
 const LIST_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// How long a start without a copy tries to get the list.
+/// How long a start without a copy goes on to try. One more try may follow, which ends after four
+/// times [`ANSWER_TIME`] and [`CONTENT_TIME`].
 const START_TIME: Duration = Duration::from_secs(6);
 
 /// Bounds of the pause before another try. Each failure in a row doubles the pause.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// The same when the list that came could not be saved. The log has two lines for each such try:
-/// short changes may be saved meanwhile.
+/// The shortest pause when the list that came could not be saved. The log has two lines for each
+/// such try.
 const SAVE_PAUSE: Duration = Duration::from_secs(10);
 
 pub(crate) struct Follower {

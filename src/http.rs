@@ -2,6 +2,7 @@
 //! sockets.
 
 mod chunked;
+mod date;
 mod head;
 mod parser;
 mod protocol_error;
@@ -9,10 +10,11 @@ mod request;
 mod response;
 mod syntax;
 
+pub(crate) use date::{Date, rfc3339};
 pub(crate) use parser::Parser;
 pub(crate) use protocol_error::ProtocolError;
 #[cfg(test)]
 pub(crate) use request::KeptFields;
 pub(crate) use request::{Credentials, METHODS, Request, is_safe};
-pub(crate) use response::{Challenge, CommonFields, Content, Date, MediaType, Response, rfc3339};
+pub(crate) use response::{Challenge, CommonFields, Content, MediaType, Response};
 pub(crate) use syntax::{Host, has_valid_escapes, host_has_name, host_name, split_absolute_form};

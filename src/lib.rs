@@ -64,7 +64,8 @@
 //!   - `chunked`: content in chunks
 //!   - `syntax`: pieces of the grammar, and the value of Host
 //!   - `request`: a request as a value
-//!   - `response`: a response as a value, and its head as bytes; the value of Date
+//!   - `response`: a response as a value, and its head as bytes
+//!   - `date`: times as text
 //! - what all of them may use
 //!   - `file_id`: which file is which
 //!   - `blob`: bytes with a tag that many share

@@ -18,7 +18,7 @@
 //! All but the first and the last are threads of one pool, and so have its name: worker.
 //!
 //! A worker never waits for a client, a disk or another thread, but for the moment that a lock is
-//! held. So whatever one client does, the others of its worker are served. Three answers take long:
+//! held. So whatever one client does, the others of its worker are served. These answers take long:
 //! the first read of a long list after a change, a change with a condition on such a list, and a
 //! change of the whole list or with more than 16 KiB of content. However many clients there are, a
 //! pass of an event loop ends after some milliseconds ([`worker`]), and the next one asks epoll who

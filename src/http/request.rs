@@ -10,7 +10,7 @@ use crate::conditions::Conditions;
 /// Most entity tags in a request that may wait. A client that waits has one, or a few.
 const WAIT_TAGS_MAX: usize = 4;
 
-/// Most bytes that are kept of a request that may wait: a name in a path, and a token.
+/// Most bytes that are kept of a request that may wait: its path, and the fields that are kept.
 const WAIT_BYTES_MAX: usize = 2048;
 
 #[derive(Debug, PartialEq, Eq)]

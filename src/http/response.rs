@@ -2,12 +2,8 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
-use time::macros::format_description;
 use tiny_http::StatusCode;
 
 use crate::blob::Blob;
@@ -225,43 +221,6 @@ fn push<const COUNT: usize>(out: &mut Vec<u8>, parts: [&str; COUNT]) {
     }
 }
 
-/// This time in UTC. The formats have four digits for a year: what a wrong clock says beyond the
-/// year 9999 counts as its end.
-fn utc(time: SystemTime) -> OffsetDateTime {
-    let end_of_9999 = UNIX_EPOCH + Duration::from_secs(253_402_300_799);
-    time.min(end_of_9999).into()
-}
-
-/// A time in UTC and whole seconds, as in `1994-11-06T08:49:37Z`.
-pub(crate) fn rfc3339(time: SystemTime) -> String {
-    let time = utc(time).truncate_to_second();
-    time.format(&Rfc3339).expect("its year has four digits")
-}
-
-/// The current time as an IMF-fixdate (RFC 9110 §5.6.7). The clock is read, and the text made, once
-/// per second.
-#[derive(Debug, Default)]
-pub(crate) struct Date {
-    text: String,
-    /// When `text` is out of date. `None` if there is no text yet.
-    end: Option<Instant>,
-}
-
-impl Date {
-    pub(crate) fn at(&mut self, now: Instant) -> &str {
-        if self.end.is_none_or(|end| now >= end) {
-            let time = utc(SystemTime::now());
-            let imf_fixdate = format_description!(
-                "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT"
-            );
-            self.text = time.format(imf_fixdate).expect("it has all that the format names");
-            // The text holds for the rest of the second.
-            self.end = Some(now + Duration::new(0, 1_000_000_000 - time.nanosecond()));
-        }
-        &self.text
-    }
-}
-
 #[cfg(test)]
 impl Response {
     /// One of [`Response::fields`].
@@ -327,32 +286,5 @@ mod tests {
             response.content.bytes(),
             b"{\"error\":true,\"message\":\"missing field \\\"name\\\"\"}\n"
         );
-    }
-
-    #[test]
-    fn a_year_has_four_digits_whatever_the_clock_says() {
-        let year = |seconds| utc(UNIX_EPOCH + Duration::from_secs(seconds)).year();
-        assert_eq!([year(253_402_300_799), year(253_402_300_800)], [9999, 9999]);
-    }
-
-    #[test]
-    fn a_time_of_json_is_utc_in_seconds() {
-        let time = UNIX_EPOCH + Duration::from_millis(784_111_777_900);
-        assert_eq!(rfc3339(time), "1994-11-06T08:49:37Z");
-    }
-
-    #[test]
-    fn a_date_is_of_the_second_until_that_is_over() {
-        let mut date = Date::default();
-        let before = SystemTime::now();
-        let now = Instant::now();
-        let told = httpdate::parse_http_date(date.at(now)).unwrap();
-        let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap().as_secs();
-        assert!((since(before)..=since(SystemTime::now())).contains(&since(told)));
-        let end = date.end.unwrap();
-        assert!(now < end && end <= now + Duration::from_secs(1));
-        date.text = "a text of this second".to_owned();
-        assert_eq!(date.at(end - Duration::from_nanos(1)), "a text of this second");
-        assert_eq!(date.at(end).len(), "Sun, 06 Nov 1994 08:49:37 GMT".len());
     }
 }

@@ -100,10 +100,11 @@ impl Service {
         if self.store.has_writer() {
             return Answer::Save(change);
         }
-        match self.store.list.change(&change, context.may_take_long) {
-            Some(outcome) => Answer::Ready(self.respond_to_outcome(Ok(outcome))),
-            None => Answer::OnPool,
+        let list = &self.store.list;
+        if !context.may_take_long && list.takes_long(&change) {
+            return Answer::OnPool;
         }
+        Answer::Ready(self.respond_to_outcome(Ok(list.change(&change))))
     }
 
     /// Makes a change of the color `name`. If there is none, the answer is always the same, even

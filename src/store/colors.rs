@@ -11,6 +11,10 @@ use imbl::{OrdMap, OrdSet};
 use super::color::Color;
 use crate::blob::Blob;
 
+/// Longest envelope, in bytes, that a worker makes at once: with its tag, in a fifth of a
+/// millisecond.
+const SHORT_LIST_BYTES: usize = 64 * 1024;
+
 /// All colors in stored order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Colors {
@@ -162,6 +166,11 @@ impl Colors {
     pub(crate) fn envelope_len(&self) -> usize {
         // There is a comma between each two colors.
         ENVELOPE[0].len() + self.bytes + self.len().saturating_sub(1) + ENVELOPE[1].len()
+    }
+
+    /// Whether the envelope is made quickly.
+    pub(super) fn is_short(&self) -> bool {
+        self.envelope_len() <= SHORT_LIST_BYTES
     }
 
     /// The envelope, if it is made already.

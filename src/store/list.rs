@@ -20,10 +20,6 @@ const LONGEST_FACTOR: usize = 2;
 /// in vain if another client has changed the list meanwhile.
 const TRIES_MAX: usize = 3;
 
-/// Longest envelope, in bytes, that a worker makes at once: with its tag, in a fifth of a
-/// millisecond.
-const SHORT_LIST_BYTES: usize = 64 * 1024;
-
 pub(crate) struct SharedList {
     current: Mutex<Colors>,
     /// Representations of which clients have received a part, in the order in which the first one
@@ -70,7 +66,7 @@ impl SharedList {
             let current = self.lock();
             match current.ready_envelope() {
                 Some(envelope) => return Some(Arc::clone(envelope)),
-                None if current.envelope_len() > SHORT_LIST_BYTES => return None,
+                None if !current.is_short() => return None,
                 None => current.clone(),
             }
         };
@@ -127,35 +123,46 @@ impl SharedList {
         }
     }
 
-    /// Makes a change, or finds that it cannot be made. `None` if that would take long, and must
-    /// not: the change needs the tag of a long list, which has to be computed first.
-    pub(crate) fn change(&self, change: &Change, may_take_long: bool) -> Option<Outcome> {
+    /// Whether it takes long to decide on a change: the tag of a long list has to be computed first.
+    pub(crate) fn takes_long(&self, change: &Change) -> bool {
+        let current = self.lock();
+        change.needs_tag_of_list && current.ready_envelope().is_none() && !current.is_short()
+    }
+
+    /// Makes a change, or finds that it cannot be made.
+    pub(crate) fn change(&self, change: &Change) -> Outcome {
         // A new list is compared with the one that it replaces, which takes as long as a tag.
-        if !change.needs_tag_of_list && change.new_list().is_none() {
-            let (outcome, edits, before) = {
-                let mut current = self.lock();
-                let (outcome, edits) = change.decide(&current);
-                let before: Vec<_> = edits.iter().map(|edit| current.apply(edit)).collect();
-                (outcome, edits, before)
-            };
-            if !edits.is_empty() {
-                (self.notify)(&edits);
-            }
-            // Freed without the lock: a long color takes long.
-            drop(before);
-            self.withdraw_old();
-            return Some(outcome);
+        if change.needs_tag_of_list || change.new_list().is_some() {
+            self.change_list(change)
+        } else {
+            self.change_color(change)
         }
+    }
+
+    /// Decides on a change under the lock, and makes it.
+    fn change_color(&self, change: &Change) -> Outcome {
+        let (outcome, edits, before) = {
+            let mut current = self.lock();
+            let (outcome, edits) = change.decide(&current);
+            let before: Vec<_> = edits.iter().map(|edit| current.apply(edit)).collect();
+            (outcome, edits, before)
+        };
+        if !edits.is_empty() {
+            (self.notify)(&edits);
+        }
+        // Freed without the lock: a long color takes long.
+        drop(before);
+        self.withdraw_old();
+        outcome
+    }
+
+    /// Decides on a change without the lock, and tries again if the list has changed meanwhile.
+    fn change_list(&self, change: &Change) -> Outcome {
         for _ in 0..TRIES_MAX {
             let before = self.version();
-            let is_quick =
-                before.ready_envelope().is_some() || before.envelope_len() <= SHORT_LIST_BYTES;
-            if change.needs_tag_of_list && !may_take_long && !is_quick {
-                return None;
-            }
             let (mut outcome, edits) = change.decide(&before);
             if edits.is_empty() {
-                return Some(outcome);
+                return outcome;
             }
             let mut version = before.clone();
             edits.iter().for_each(|edit| drop(version.apply(edit)));
@@ -172,16 +179,16 @@ impl SharedList {
             if is_current {
                 (self.notify)(&edits);
                 self.withdraw_old();
-                return Some(outcome);
+                return outcome;
             }
         }
         match change.new_list() {
             Some(list) if !change.needs_tag_of_list => {
                 let before = Some(self.version().len());
                 self.replace(list.clone());
-                Some(Outcome::ReplacedAll { list: list.clone(), before })
+                Outcome::ReplacedAll { list: list.clone(), before }
             }
-            _ => Some(Outcome::Contended),
+            _ => Outcome::Contended,
         }
     }
 
@@ -247,9 +254,9 @@ mod tests {
     fn the_envelope_is_kept_between_changes() {
         let list = list(3);
         let kept = list.envelope();
-        assert_eq!(list.change(&delete("none"), true), Some(Outcome::NotFound));
+        assert_eq!(list.change(&delete("none")), Outcome::NotFound);
         assert!(Arc::ptr_eq(&kept, &list.envelope()));
-        assert_ne!(list.change(&delete("1"), true), Some(Outcome::NotFound));
+        assert_ne!(list.change(&delete("1")), Outcome::NotFound);
         let expected =
             "{\"data\":[{\"name\":\"0\",\"value\":\"\"},{\"name\":\"2\",\"value\":\"\"}]}\n";
         assert_eq!(str::from_utf8(list.envelope().bytes()).unwrap(), expected);
@@ -318,31 +325,30 @@ mod tests {
         thread::scope(|scope| {
             scope.spawn(|| {
                 while !is_over.load(Relaxed) {
-                    updates.iter().for_each(|update| drop(list.change(update, true)));
+                    updates.iter().for_each(|update| drop(list.change(update)));
                     // The mutex is not fair.
                     thread::yield_now();
                 }
             });
-            let mut outcome = list.change(&replace, true);
-            while outcome != Some(Outcome::Contended) && Instant::now() < deadline {
-                outcome = list.change(&replace, true);
+            let mut outcome = list.change(&replace);
+            while outcome != Outcome::Contended && Instant::now() < deadline {
+                outcome = list.change(&replace);
             }
             is_over.store(true, Relaxed);
-            assert_eq!(outcome, Some(Outcome::Contended));
+            assert_eq!(outcome, Outcome::Contended);
         });
-        assert!(matches!(list.change(&replace, true), Some(Outcome::ReplacedAll { .. })));
+        assert!(matches!(list.change(&replace), Outcome::ReplacedAll { .. }));
     }
 
     #[test]
-    fn a_change_that_must_not_take_long_computes_the_tag_of_a_short_list_alone() {
-        for (colors, is_made) in [(3, true), (5_000, false)] {
+    fn a_condition_takes_long_on_a_long_list_whose_tag_is_not_computed() {
+        for (colors, takes_long) in [(3, false), (5_000, true)] {
             let list = list(colors);
-            let before = list.version();
             let replace = replace_unless_empty(Colors::default());
-            assert_eq!(list.change(&replace, false).is_some(), is_made);
-            assert_eq!(list.version() == before, !is_made);
+            assert_eq!(list.takes_long(&replace), takes_long);
+            assert!(!list.takes_long(&delete("1")));
             list.envelope();
-            assert!(list.change(&replace, false).is_some());
+            assert!(!list.takes_long(&replace));
         }
     }
 }

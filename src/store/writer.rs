@@ -79,7 +79,7 @@ impl Writer {
                 match self.messages.recv_timeout(POLL_INTERVAL) {
                     Ok(message) => first = Some(message),
                     Err(RecvTimeoutError::Timeout) => {
-                        self.poll_or_retry();
+                        self.look_or_retry();
                         continue;
                     }
                     Err(RecvTimeoutError::Disconnected) => break,
@@ -105,7 +105,7 @@ impl Writer {
 
     /// Publishes what other programs have committed. If the last save failed, finds out whether
     /// changes can be saved again.
-    fn poll_or_retry(&mut self) {
+    fn look_or_retry(&mut self) {
         if self.status.now().failure.is_some() {
             self.save(&[]);
             return;
