@@ -15,7 +15,6 @@
 //!   - `listen`: the sockets that listen, and the files of unix sockets
 //!   - `limits`: how much clients may use, and each connection's part of it
 //!   - `worker`: an event loop, which keeps its connections until they end
-//!   - `yielding`: what a worker does before it sleeps
 //!   - `inbox`: the mailbox of a worker
 //!   - `watches`: which connections wait for a change, and which a change concerns
 //!   - `connection`: the state machine of a connection

@@ -88,7 +88,6 @@ mod output;
 pub(crate) mod stepped;
 mod watches;
 mod worker;
-mod yielding;
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -16,7 +16,6 @@ use threadpool::ThreadPool;
 
 use super::connection::{Connection, Event, LoopContext, Next};
 use super::inbox::Mail;
-use super::yielding::Yielding;
 use super::{Shared, WorkerHandle};
 use crate::http::Date;
 use crate::logging;
@@ -75,7 +74,6 @@ pub(super) struct Worker {
     run_queue: VecDeque<(u64, Event)>,
     /// When to look at all connections; `None` when none needs it.
     next_check: Option<Instant>,
-    yielding: Yielding,
 }
 
 impl Worker {
@@ -96,7 +94,6 @@ impl Worker {
             mail: VecDeque::new(),
             run_queue: VecDeque::new(),
             next_check: None,
-            yielding: Yielding::new(),
         })
     }
 
@@ -122,7 +119,8 @@ impl Worker {
         let mut phase = Phase::Serving;
         let mut withdrawn = 0;
         loop {
-            let now = self.wait(&mut events, before);
+            self.wait(&mut events, before);
+            let now = Instant::now();
             let date = date.at(now);
             let mut context = LoopContext::new(&shared, &handle, &pool, now, date, &mut scratch);
             self.serve_pass(&events, &mut context);
@@ -143,25 +141,20 @@ impl Worker {
         }
     }
 
-    /// Waits until a socket is ready, there is mail, or it is time to look at the deadlines.
-    /// Replaces the events of the last pass by those of this one. Returns the time; without a wait,
-    /// that is still `before`, when the last pass ended.
-    fn wait(&mut self, events: &mut Vec<epoll::Event>, before: Instant) -> Instant {
-        let had_events = !events.is_empty();
-        events.clear();
+    /// Waits until a socket is ready, there is mail, or it is time to look at the deadlines. Puts
+    /// what is ready in place of the events of the last pass, which ended at `before`.
+    fn wait(&mut self, events: &mut Vec<epoll::Event>, before: Instant) {
         let has_work = !(self.mail.is_empty() && self.run_queue.is_empty());
-        if had_events || has_work {
-            epoll_wait(&self.epoll, events, Some(Duration::ZERO));
-            if !events.is_empty() || has_work {
-                return before;
-            }
-            self.yielding.until(|| epoll_wait(&self.epoll, events, Some(Duration::ZERO)));
+        let time = match self.next_check {
+            _ if has_work => Some(Duration::ZERO),
+            check => check.map(|check| check.saturating_duration_since(before)),
+        };
+        let time = time.and_then(|time| Timespec::try_from(time).ok());
+        events.clear();
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), time.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => panic!("epoll_wait(2) fails: {error}"),
         }
-        if events.is_empty() {
-            let time = self.next_check.map(|check| check.saturating_duration_since(before));
-            epoll_wait(&self.epoll, events, time);
-        }
-        Instant::now()
     }
 
     /// Serves what there is to do, a part of each kind of work.
@@ -332,20 +325,6 @@ impl Worker {
             }
             self.serve(id, Event::Evicted, context);
         }
-    }
-}
-
-/// Waits for events no longer than this time; `None` if there are none.
-fn epoll_wait(
-    epoll: &OwnedFd,
-    events: &mut Vec<epoll::Event>,
-    time: Option<Duration>,
-) -> Option<usize> {
-    let time = time.and_then(|time| Timespec::try_from(time).ok());
-    match epoll::wait(epoll, rustix::buffer::spare_capacity(events), time.as_ref()) {
-        Ok(0) | Err(Errno::INTR) => None,
-        Ok(count) => Some(count),
-        Err(error) => panic!("epoll_wait(2) fails: {error}"),
     }
 }
 
