@@ -40,6 +40,9 @@ const STALL_TIME: Duration = Duration::from_millis(500);
 /// two.
 const BATCH: usize = 64;
 
+/// Longest time of full batches, one after the other, until all sockets have had their turn.
+const BATCHES_TIME: Duration = Duration::from_secs(1);
+
 /// How long a pass serves the run queue, whose connections may have much to send.
 const QUEUE_TIME: Duration = Duration::from_millis(1);
 
@@ -115,6 +118,7 @@ impl Worker {
         let mut scratch = vec![0; RECEIVE_BYTES_MAX];
         let mut events = Vec::with_capacity(BATCH);
         let mut before = Instant::now();
+        let mut all_served = before;
         let mut date = Date::default();
         let mut phase = Phase::Serving;
         let mut withdrawn = 0;
@@ -124,16 +128,20 @@ impl Worker {
             let date = date.at(now);
             let mut context = LoopContext::new(&shared, &handle, &pool, now, date, &mut scratch);
             self.serve_pass(&events, &mut context);
+            // What had arrived by then has been served, or is in a queue. So whoever is overdue then
+            // was too slow itself, however slow this worker is. After a full batch, the next ones
+            // bring the rest.
+            if events.len() < BATCH || before.duration_since(all_served) > BATCHES_TIME {
+                all_served = before;
+            }
             // Another phase has other deadlines, and so has what was withdrawn.
             let now_withdrawn = shared.store.list.withdrawn();
             if (phase, withdrawn) != (context.phase, now_withdrawn) {
-                self.next_check = Some(before);
+                self.next_check = Some(all_served);
             }
             (phase, withdrawn) = (context.phase, now_withdrawn);
-            // What had arrived by `before` has been served, or is in a queue. So whoever is overdue
-            // then was too slow itself, however slow this worker is.
-            if self.next_check.is_some_and(|check| check <= before) {
-                self.end_overdue(before, &mut context);
+            if self.next_check.is_some_and(|check| check <= all_served) {
+                self.end_overdue(all_served, &mut context);
             }
             let end = Instant::now();
             context.counters().immediate.observe_each(context.answered, end - now);
