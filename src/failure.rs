@@ -24,7 +24,9 @@ pub(crate) enum Failure {
     Inherited(io::Error),
     /// When the answer of `--check` or `--dump` cannot be written to standard output.
     Output(io::Error),
-    /// When the system refuses something that no option can change, such as a thread.
+    /// When the system refuses a thread.
+    Thread,
+    /// When the system refuses something else that no option can change.
     System(io::Error),
 }
 
@@ -67,6 +69,10 @@ impl fmt::Display for Failure {
                  or unset LISTEN_FDS"
             ),
             Self::Output(error) => write!(f, "cannot write to standard output: {error}"),
+            Self::Thread => f.write_str(
+                "cannot go on: the system refuses a thread; raise the limit of processes \
+                 (ulimit -u, TasksMax=)",
+            ),
             Self::System(error) => write!(f, "cannot go on: {error}"),
         }
     }

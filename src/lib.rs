@@ -79,22 +79,21 @@
 //!
 //! **A read.**
 //!
-//! 1. A socket is readable: `Worker::serve` gives `Event::Socket` to the `Connection`, which
-//!    receives and parses the `Request`.
-//! 2. `Service::respond` finds the color in the current version of the list, and makes the
-//!    `Response`.
-//! 3. The connection appends it to its `Output`, and sends that.
+//! 1. A socket is readable: `Worker::serve` gives `Event::Socket` to `Connection::handle`.
+//!    `Connection::receive_requests` receives, and the `Parser` makes the `Request`.
+//! 2. `Service::respond` asks `Service::admit` which `Operation` that is. `Service::operate` finds
+//!    the color in the current version of the list, and makes the `Response`.
+//! 3. `Connection::push` appends it to the `Output`, which sends it.
 //!
 //! **A change.**
 //!
-//! 1. `Service::respond` makes a `Change`. Without `--data`, `SharedList::change` edits the list.
-//!    With it, the answer is `Answer::Save`: `Connection::go_on` gives the change to the writer by
-//!    `Store::submit`, and the connection is in `State::AwaitingAnswer`.
+//! 1. `Service::operate` makes a `Change` of the content. Without `--data`, `SharedList::change`
+//!    edits the list. With it, the answer is `Answer::Save`: `Connection::go_on` gives the change
+//!    to the writer by `Store::submit`, and the connection is in `State::AwaitingAnswer`.
 //! 2. The `Writer` takes all changes that wait, finds the `Outcome` and the `Edit` of each on a
 //!    clone of the list, commits (FILE-wal is synced), and publishes the clone.
-//! 3. The outcome comes to the worker's inbox as `Answer::Saved`, and so back to
-//!    `Connection::go_on`; `Service::respond_to_outcome` makes the response: 500 if the commit
-//!    failed.
+//! 3. The outcome comes to the worker as `Mail::Outcome`, and so to `Connection::take_outcome`.
+//!    `Service::respond_to_outcome` makes the response: 500 if the commit failed.
 //! 4. Who publishes a version says which edits have led to it: `Watches::mark` finds who waits for
 //!    these colors or for the list, and `Connection::ask_again` asks the service once more.
 //!
@@ -171,8 +170,7 @@ pub fn main() -> ExitCode {
     let options = Arc::new(Options::read());
     // It takes variables out of the environment, so there must be no other thread yet.
     let inherited = server::inherited(options.request_timeout);
-    let started =
-        logging::start(options.log_level).map_err(|error| Failure::System(thread_error(&error)));
+    let started = logging::start(options.log_level).map_err(|_| Failure::Thread);
     let ended = started.and_then(|()| match &options.data {
         Some(file) if options.dump => load::dump(file),
         _ if options.check => check(&options),
@@ -206,7 +204,7 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     let endpoints: Vec<_> = listeners.iter().map(|listener| listener.endpoint.clone()).collect();
     // One thread for answers that take long, and one each for the writer and the follower.
     let others = 1 + usize::from(path.is_some()) + usize::from(follower.is_some());
-    let pool = start_pool(workers + others).map_err(Failure::System)?;
+    let pool = start_pool(workers + others)?;
     let state = ServerState::new(workers, connections_max);
     let handles = WorkerHandle::all(&state).map_err(Failure::System)?;
     // FILE is made last: a start that gets no addresses or threads makes none.
@@ -251,7 +249,11 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
 /// Logs where the service listens, and what list it has.
 fn log_start(options: &Options, endpoints: &[Endpoint], details: &str, is_new: bool) {
     let base = options.base_path.as_str();
-    let place = |endpoint: &Endpoint| format!("{endpoint}{}{base}", endpoint.separator(base));
+    let place = |endpoint: &Endpoint| match endpoint {
+        // As in nginx.
+        Endpoint::Unix(_) if !base.is_empty() => format!("{endpoint}:{base}"),
+        _ => format!("{endpoint}{base}"),
+    };
     let places: Vec<String> = endpoints.iter().map(place).collect();
     let level = if is_new { log::Level::Warn } else { log::Level::Info };
     log::log!(level, "listening on {} (colors {}, {details})", places[0], env!("BUILD_VERSION"));
@@ -321,9 +323,9 @@ fn listen_all(options: &Options) -> Result<Vec<Listener>, Failure> {
 }
 
 /// Starts all threads but the main one and that of the log.
-fn start_pool(threads: usize) -> io::Result<ThreadPool> {
-    // The threadpool crate panics when it cannot start a thread. The error that is returned says
-    // so, and the message of the panic is left out.
+fn start_pool(threads: usize) -> Result<ThreadPool, Failure> {
+    // The threadpool crate panics when it cannot start a thread. The failure says so, and the
+    // message of the panic is left out.
     let hook = panic::take_hook();
     panic::set_hook(Box::new(|_| {}));
     let build = || {
@@ -335,11 +337,5 @@ fn start_pool(threads: usize) -> io::Result<ThreadPool> {
     };
     let pool = panic::catch_unwind(build);
     panic::set_hook(hook);
-    pool.map_err(|_| thread_error(&io::ErrorKind::WouldBlock.into()))
-}
-
-fn thread_error(error: &io::Error) -> io::Error {
-    io::Error::other(format!(
-        "the system refuses a thread: {error}; raise the limit of processes (ulimit -u, TasksMax=)"
-    ))
+    pool.map_err(|_| Failure::Thread)
 }

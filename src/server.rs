@@ -28,8 +28,8 @@
 //!
 //! - The accept loop hands each connection, and all workers a change of the `Phase`, to an
 //!   `Inbox`; its eventfd wakes the worker.
-//! - A change goes to the writer through a channel. The outcome comes back as `Mail::Answer`, and
-//!   so does what the pool has answered.
+//! - A change goes to the writer through a channel. The outcome comes back as
+//!   `Mail::Outcome`, and what the pool has answered as `Mail::Answer`.
 //! - Whoever publishes a new version of the list says what it has changed: `Watches::mark` of each
 //!   worker. A worker is woken only if one of its connections waits for that.
 //! - Signals write to a stream that the accept loop polls.

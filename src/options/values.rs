@@ -33,21 +33,15 @@ impl Endpoint {
     pub(crate) fn is_open(&self) -> bool {
         matches!(self, Self::Tcp(_)) && !self.is_loopback()
     }
-
-    /// The text between the endpoint and a path: a colon for a unix socket, as in nginx's
-    /// `unix:/run/s:/path`.
-    pub(crate) fn separator(&self, path: &str) -> &'static str {
-        if matches!(self, Self::Unix(_)) && !path.is_empty() { ":" } else { "" }
-    }
 }
 
 impl FromStr for Endpoint {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const FORMS: &str = "give a port, an address and a port, or the path of a unix socket of at most 107 \
-             bytes: 8080, 127.0.0.1:8080, 0.0.0.0:8080 for all addresses, [::1]:8080, or \
-             unix:/run/colors/colors.sock";
+        const FORMS: &str = "give a port, an address and a port, or the path of a unix socket of \
+                             at most 107 bytes: 8080, 127.0.0.1:8080, 0.0.0.0:8080 for all \
+                             addresses, [::1]:8080, or unix:/run/colors/colors.sock";
         if let Some(path) = text.strip_prefix("unix:") {
             let fits = (1..=UNIX_PATH_BYTES_MAX).contains(&path.len());
             return if fits { Ok(Self::Unix(path.into())) } else { Err(FORMS) };

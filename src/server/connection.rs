@@ -402,13 +402,13 @@ impl Connection {
             let checks_host = self.checks_host;
             let mut request = match self.parser.next_request(content_max) {
                 Ok(Some(request)) => request,
-                unfinished => {
+                not_whole => {
                     // The head decides before the content does, however much of that has arrived.
                     let admit = |head| context.shared.service.admit(head, checks_host).err();
                     if let Some(refusal) = self.parser.unfinished().and_then(admit) {
                         return self.refuse(None, refusal, context);
                     }
-                    if let Err(error) = unfinished {
+                    if let Err(error) = not_whole {
                         return self.refuse_malformed(error, context);
                     }
                     if self.quota.would_exceed(self.parser.memory()) {

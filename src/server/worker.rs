@@ -128,9 +128,9 @@ impl Worker {
             let date = date.at(now);
             let mut context = LoopContext::new(&shared, &handle, &pool, now, date, &mut scratch);
             self.serve_pass(&events, &mut context);
-            // What had arrived by then has been served, or is in a queue. So whoever is overdue then
-            // was too slow itself, however slow this worker is. After a full batch, the next ones
-            // bring the rest.
+            // What had arrived by then has been served, or is in a queue. So whoever is overdue
+            // then was too slow itself, however slow this worker is. After a full batch, the next
+            // ones bring the rest.
             if events.len() < BATCH || before.duration_since(all_served) > BATCHES_TIME {
                 all_served = before;
             }

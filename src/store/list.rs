@@ -93,8 +93,8 @@ impl SharedList {
     }
 
     /// Withdraws old representations, the oldest first, if they take too much memory: more than
-    /// `old_max`, and more than [`LONGEST_FACTOR`] times the longest of them. The newest, up to half
-    /// of that, stay. Whoever is still being sent another one is then closed.
+    /// `old_max`, and more than [`LONGEST_FACTOR`] times the longest of them. The newest, up to
+    /// half of that, stay. Whoever is still being sent another one is then closed.
     fn withdraw_old(&self) {
         let unsent: Vec<_> = {
             let mut unsent = self.unsent.lock().unwrap_or_else(PoisonError::into_inner);
@@ -123,7 +123,8 @@ impl SharedList {
         }
     }
 
-    /// Whether it takes long to decide on a change: the tag of a long list has to be computed first.
+    /// Whether it takes long to decide on a change: the tag of a long list has to be computed
+    /// first.
     pub(crate) fn takes_long(&self, change: &Change) -> bool {
         let current = self.lock();
         change.needs_tag_of_list && current.ready_envelope().is_none() && !current.is_short()

@@ -189,7 +189,7 @@ fn a_start_that_the_system_refuses_threads_is_one_line_and_leaves_no_file() {
             .stdin(Stdio::null());
         let (code, _, log) = run(command.uid(user).gid(user));
         assert_eq!((code, log.lines().count()), (Some(1), 1), "{threads} threads: {log}");
-        assert!(log.contains(" [ERROR] cannot go on: the system refuses a thread: "), "{log}");
+        assert!(log.contains(" [ERROR] cannot go on: the system refuses a thread; "), "{log}");
         assert_eq!(scratch.names(), ["colors"], "{threads} threads");
     }
 }

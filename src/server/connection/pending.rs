@@ -54,9 +54,9 @@ impl Waiting {
     }
 }
 
-/// Asks the service. Fails with a 500 if that panics. The list is consistent after a panic: a change
-/// is decided before it is made, and to make it does not panic. So if the panic came while the
-/// response was made, the change is there.
+/// Asks the service. Fails with a 500 if that panics. The list is consistent after a panic: a
+/// change is decided before it is made, and to make it does not panic. So if the panic came while
+/// the response was made, the change is there.
 pub(super) fn ask<T>(question: impl FnOnce() -> T) -> Result<T, Response> {
     catch_unwind(AssertUnwindSafe(question)).map_err(|_| {
         let message = "the service failed on this request, its log says where; a change may have \
