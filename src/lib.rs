@@ -151,7 +151,7 @@ use crate::load::Opened;
 use crate::options::{Endpoint, Options};
 use crate::server::{AcceptLoop, Listener, Shared, WorkerHandle};
 use crate::server_state::ServerState;
-use crate::service::{LoadedTokens, Tokens};
+use crate::service::{LoadedTokens, Service, Tokens};
 use crate::signals::Signals;
 
 /// Bytes of stack of each thread of the pool; the deepest call needs a quarter of it.
@@ -188,7 +188,6 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     let signals =
         Signals::handle(&is_starting, options.handles_hangup()).map_err(Failure::System)?;
     let (tokens, loaded) = load_tokens(options)?.unzip();
-    let tokens = tokens.map(Arc::new);
     let follower = Follower::new(options);
     let source = load::find_source(options, follower.as_ref())?;
     let path = source.path();
@@ -216,16 +215,10 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
         pool.execute(|| writer.run());
     }
     let followed = follower.as_ref().map(|follower| Arc::clone(&follower.followed));
-    let shared = Shared::new(
-        Arc::clone(options),
-        store.clone(),
-        tokens.clone(),
-        followed,
-        state,
-        memory_max,
-    );
-    let mut accept_loop = AcceptLoop::new(Arc::new(shared), handles, listeners, tokens, &pool)
-        .map_err(Failure::System)?;
+    let service = Service::new(Arc::clone(options), store.clone(), tokens, followed, state);
+    let shared = Arc::new(Shared::new(service, memory_max));
+    let mut accept_loop =
+        AcceptLoop::new(shared, handles, listeners, &pool).map_err(Failure::System)?;
     // Nothing can fail any more. A failed start logs its error alone.
     log_start(options, &endpoints, &details, is_new);
     if let Some(follower) = follower {

@@ -100,12 +100,45 @@ pub(crate) use limits::{connections_max, control_group_limit, memory_max, raise_
 pub(crate) use listen::{Listener, check_endpoint, inherited, listen};
 use watches::Watches;
 
-use crate::followed::Followed;
-use crate::metrics::Metrics;
-use crate::options::Options;
 use crate::server_state::ServerState;
-use crate::service::{Service, Tokens};
-use crate::store::{ChangeListener, Store};
+use crate::service::Service;
+use crate::store::ChangeListener;
+
+/// What the accept loop and all workers share.
+pub(crate) struct Shared {
+    pub(super) service: Service,
+    /// Most bytes of requests and responses in the buffers of all connections together.
+    pub(super) memory_max: usize,
+    /// Bytes counted against [`Shared::memory_max`].
+    memory: AtomicUsize,
+    /// Held by the worker that closes connections to make room, so that no two close one each for
+    /// the same client.
+    pub(super) making_room: Mutex<()>,
+}
+
+impl Shared {
+    pub(crate) fn new(service: Service, memory_max: usize) -> Self {
+        Self { service, memory_max, memory: AtomicUsize::new(0), making_room: Mutex::default() }
+    }
+
+    /// How many connections there are above the limit: clients who wait until as many others are
+    /// closed.
+    pub(super) fn excess(&self) -> usize {
+        self.service.state.connections().saturating_sub(self.service.state.connections_max)
+    }
+
+    /// Whether no further connection is accepted.
+    pub(super) fn accepts_none(&self) -> bool {
+        self.excess() >= spare_connections(self.service.state.connections_max)
+    }
+
+    /// The worker for the next connection: the one that has the fewest.
+    pub(super) fn next_worker(&self) -> usize {
+        let workers = self.service.state.workers.iter();
+        let connections = workers.map(|worker| worker.open.load(Relaxed)).enumerate();
+        connections.min_by_key(|(_, connections)| *connections).expect("there is a worker").0
+    }
+}
 
 /// How other threads reach a worker.
 #[derive(Clone)]
@@ -116,13 +149,13 @@ pub(crate) struct WorkerHandle {
 }
 
 impl WorkerHandle {
-    /// Those of all workers.
-    pub(crate) fn all(server: &Arc<ServerState>) -> io::Result<Vec<Self>> {
+    /// One handle for each worker.
+    pub(crate) fn all(state: &Arc<ServerState>) -> io::Result<Vec<Self>> {
         let new = |number| {
-            let watches = Arc::new(Watches::new(Arc::clone(server), number));
+            let watches = Arc::new(Watches::new(Arc::clone(state), number));
             Ok(Self { number, inbox: Arc::new(Inbox::new()?), watches })
         };
-        (0..server.workers.len()).map(new).collect()
+        (0..state.workers.len()).map(new).collect()
     }
 }
 
@@ -136,62 +169,4 @@ pub(crate) fn change_listener(workers: &[WorkerHandle]) -> ChangeListener {
             }
         }
     })
-}
-
-/// What the accept loop and all workers share.
-pub(crate) struct Shared {
-    pub(super) options: Arc<Options>,
-    pub(crate) store: Store,
-    pub(super) metrics: Arc<Metrics>,
-    pub(super) server: Arc<ServerState>,
-    pub(super) service: Service,
-    /// Most bytes of requests and responses in the buffers of all connections together.
-    pub(super) memory_max: usize,
-    /// Bytes counted against [`Shared::memory_max`].
-    memory: AtomicUsize,
-    /// Held by the worker that closes connections to make room, so that no two close one each for
-    /// the same client.
-    pub(super) making_room: Mutex<()>,
-}
-
-impl Shared {
-    pub(crate) fn new(
-        options: Arc<Options>,
-        store: Store,
-        tokens: Option<Arc<Tokens>>,
-        followed: Option<Arc<Followed>>,
-        server: Arc<ServerState>,
-        memory_max: usize,
-    ) -> Self {
-        let metrics = Arc::new(Metrics::new(server.workers.len()));
-        let service = Service::new(
-            store.clone(),
-            Arc::clone(&options),
-            tokens,
-            followed,
-            Arc::clone(&metrics),
-            Arc::clone(&server),
-        );
-        let memory = AtomicUsize::new(0);
-        let making_room = Mutex::default();
-        Self { options, store, metrics, server, service, memory_max, memory, making_room }
-    }
-
-    /// How many connections there are above the limit: clients who wait until as many others are
-    /// closed.
-    pub(super) fn excess(&self) -> usize {
-        self.server.connections().saturating_sub(self.server.connections_max)
-    }
-
-    /// Whether no further connection is accepted.
-    pub(super) fn accepts_none(&self) -> bool {
-        self.excess() >= spare_connections(self.server.connections_max)
-    }
-
-    /// The worker for the next connection: the one that has the fewest.
-    pub(super) fn next_worker(&self) -> usize {
-        let workers = self.server.workers.iter();
-        let connections = workers.map(|worker| worker.open.load(Relaxed)).enumerate();
-        connections.min_by_key(|(_, connections)| *connections).expect("there is a worker").0
-    }
 }

@@ -24,16 +24,16 @@ use crate::options::Options;
 use crate::server_state::ServerState;
 use crate::store::{Change, Store};
 
-/// What requests are answered from.
+/// What requests are answered from. The server uses the same options, list, metrics and state.
 pub(crate) struct Service {
-    store: Store,
-    options: Arc<Options>,
+    pub(crate) options: Arc<Options>,
+    pub(crate) store: Store,
     /// A write needs one of these; `None` when everybody may write.
-    tokens: Option<Arc<Tokens>>,
+    pub(crate) tokens: Option<Tokens>,
     /// The service whose list this one has, if it follows one.
     followed: Option<Arc<Followed>>,
-    metrics: Arc<Metrics>,
-    server: Arc<ServerState>,
+    pub(crate) metrics: Metrics,
+    pub(crate) state: Arc<ServerState>,
     /// The document that [`openapi::openapi`] returned for the base path.
     openapi: Arc<Blob>,
     page: Arc<Blob>,
@@ -41,16 +41,16 @@ pub(crate) struct Service {
 
 impl Service {
     pub(crate) fn new(
-        store: Store,
         options: Arc<Options>,
-        tokens: Option<Arc<Tokens>>,
+        store: Store,
+        tokens: Option<Tokens>,
         followed: Option<Arc<Followed>>,
-        metrics: Arc<Metrics>,
-        server: Arc<ServerState>,
+        state: Arc<ServerState>,
     ) -> Self {
+        let metrics = Metrics::new(state.workers.len());
         let openapi = openapi::openapi(&options.base_path);
         let page = page::page(&options);
-        Self { store, options, tokens, followed, metrics, server, openapi, page }
+        Self { options, store, tokens, followed, metrics, state, openapi, page }
     }
 }
 

@@ -16,7 +16,7 @@ use super::limits::Quota;
 use super::{Shared, WorkerHandle};
 use crate::options::{AccessLog, BasePath, Options};
 use crate::server_state::ServerState;
-use crate::service::Tokens;
+use crate::service::{Service, Tokens};
 use crate::store::{Store, json};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -70,14 +70,17 @@ impl SteppedConnection {
             Access::Strict => {
                 options.base_path = BasePath::parse("/a").expect("it is one");
                 options.private = true;
-                tokens = Some(Arc::new(Tokens::new(Path::new("/dev/null"))));
+                tokens = Some(Tokens::new(Path::new("/dev/null")));
             }
         }
         let colors = json::from_list(list).expect("these are colors");
         let store = Store::in_memory(colors, MEMORY_MAX, Box::new(|_| ()));
-        let server = ServerState::new(1, 10);
-        let worker = WorkerHandle::all(&server).expect("the system has an eventfd").remove(0);
-        let shared = Arc::new(Shared::new(options.into(), store, tokens, None, server, MEMORY_MAX));
+        let state = ServerState::new(1, 10);
+        let worker = WorkerHandle::all(&state).expect("the system has an eventfd").remove(0);
+        let shared = Arc::new(Shared::new(
+            Service::new(options.into(), store, tokens, None, state),
+            MEMORY_MAX,
+        ));
         let quota = Quota::new(Arc::clone(&shared), 0);
         let checks_host = access == Access::Strict;
         let accepted = Accepted { socket: socket.into(), peer: None, checks_host, quota };
@@ -103,7 +106,7 @@ impl SteppedConnection {
             Next::Wait(EventFlags::OUT) => return Step::Room,
             Next::Wait(EventFlags::IN) if self.is_readable() => {}
             // Nobody changes the list meanwhile, so the wait ends by its time.
-            Next::Wait(EventFlags::IN) if self.shared.server.waiting() > 0 => {
+            Next::Wait(EventFlags::IN) if self.shared.service.state.waiting() > 0 => {
                 self.event = Event::Overdue;
             }
             Next::Wait(EventFlags::IN) => return Step::Bytes,

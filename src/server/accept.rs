@@ -19,7 +19,6 @@ use super::worker::Worker;
 use super::{Shared, WorkerHandle};
 use crate::logging;
 use crate::server_state::Phase;
-use crate::service::Tokens;
 use crate::service_manager::{self, Watchdog};
 use crate::signals::Signals;
 use crate::store::DatabaseStatus;
@@ -38,8 +37,6 @@ pub(crate) struct AcceptLoop {
     shared: Arc<Shared>,
     workers: Vec<WorkerHandle>,
     listeners: Vec<Listener>,
-    /// Read again on SIGHUP.
-    tokens: Option<Arc<Tokens>>,
     watchdog: Watchdog,
 }
 
@@ -49,7 +46,6 @@ impl AcceptLoop {
         shared: Arc<Shared>,
         workers: Vec<WorkerHandle>,
         listeners: Vec<Listener>,
-        tokens: Option<Arc<Tokens>>,
         pool: &ThreadPool,
     ) -> io::Result<Self> {
         for handle in &workers {
@@ -57,14 +53,14 @@ impl AcceptLoop {
             pool.execute(|| worker.run());
         }
         let watchdog = Watchdog::from_env(Instant::now());
-        Ok(Self { shared, workers, listeners, tokens, watchdog })
+        Ok(Self { shared, workers, listeners, watchdog })
     }
 
     /// Serves until a signal says stop. When one says reload, reads the tokens again.
     pub(crate) fn run(&mut self, signals: &Signals) -> io::Result<()> {
         service_manager::ready();
         while !self.accept_ready(signals)? {
-            let status = self.shared.store.status();
+            let status = self.shared.service.store.status();
             let save_time = status.map(DatabaseStatus::elapsed).unwrap_or_default();
             self.watchdog.tick(Instant::now(), save_time, |ping| {
                 self.workers
@@ -79,7 +75,7 @@ impl AcceptLoop {
     fn accept_ready(&mut self, signals: &Signals) -> io::Result<bool> {
         let is_above_limit = self.shared.excess() > 0;
         let phase = if is_above_limit { Phase::AboveLimit } else { Phase::Serving };
-        if phase != self.shared.server.phase() {
+        if phase != self.shared.service.state.phase() {
             self.set_phase(phase);
         }
         let time = if is_above_limit {
@@ -113,14 +109,14 @@ impl AcceptLoop {
 
     /// Sets the phase, and wakes the workers, which have other deadlines in it.
     fn set_phase(&self, phase: Phase) {
-        self.shared.server.set_phase(phase);
+        self.shared.service.state.set_phase(phase);
         self.workers.iter().for_each(|worker| worker.inbox.wake());
     }
 
     fn reload_tokens(&self, reload: &UnixStream) {
         // One reload is enough for several signals; it fails when there is nothing to read.
         let _ = rustix::io::read(reload, &mut [0; 64]);
-        let Some(tokens) = &self.tokens else { return };
+        let Some(tokens) = &self.shared.service.tokens else { return };
         match tokens.load() {
             Ok(loaded) => {
                 loaded.log();
@@ -138,7 +134,7 @@ impl AcceptLoop {
         // A container may publish the port of an open address on a loopback address of the host,
         // where DNS rebinding reaches it. --allow-host asks for the check.
         let checks_host = listener.endpoint.is_loopback()
-            || (listener.endpoint.is_open() && !self.shared.options.allow_host.is_empty());
+            || (listener.endpoint.is_open() && !self.shared.service.options.allow_host.is_empty());
         for _ in 0..ACCEPTS_IN_A_ROW {
             if self.shared.accepts_none() {
                 return;
@@ -175,10 +171,10 @@ impl AcceptLoop {
             self.listeners.iter().for_each(|listener| self.accept_from(listener));
         }
         self.listeners.clear();
-        while self.shared.server.connections() > 0 && Instant::now() < deadline {
+        while self.shared.service.state.connections() > 0 && Instant::now() < deadline {
             sleep(RETRY_TIME);
         }
-        let connections = self.shared.server.connections();
+        let connections = self.shared.service.state.connections();
         if connections > 0 {
             let seconds = begun.elapsed().as_secs_f32();
             log::warn!(

@@ -33,7 +33,7 @@ pub(super) fn log(
     } else if response.status == StatusCode(403) {
         logging::FORBIDDEN.log(format_args!("{detail}"));
     }
-    let is_logged = match shared.options.access_log {
+    let is_logged = match shared.service.options.access_log {
         AccessLog::All => true,
         AccessLog::Changes => response.is_change,
         AccessLog::None => false,

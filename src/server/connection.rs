@@ -146,13 +146,13 @@ impl<'a> LoopContext<'a> {
         date: &'a str,
         scratch: &'a mut [u8],
     ) -> Self {
-        let phase = shared.server.phase();
+        let phase = shared.service.state.phase();
         Self { shared, worker, pool, id: 0, phase, now, date, scratch, answered: 0 }
     }
 
     /// The worker's counters.
     pub(super) fn counters(&self) -> &'a WorkerCounters {
-        &self.shared.metrics.workers[self.worker.number]
+        &self.shared.service.metrics.workers[self.worker.number]
     }
 
     /// Has a thread of the pool make an answer that takes long, and post it.
@@ -294,7 +294,7 @@ impl Connection {
         if self.output.shared_content().is_some() {
             return Some(context.now + WITHDRAWN_TIME);
         }
-        self.deadline(context.phase, &context.shared.options)
+        self.deadline(context.phase, &context.shared.service.options)
     }
 
     /// What each event means in each state. All else is called from here, and from
@@ -398,7 +398,7 @@ impl Connection {
             if !self.output.takes_more() || self.parser.is_idle() {
                 break;
             }
-            let content_max = context.shared.options.max_body;
+            let content_max = context.shared.service.options.max_body;
             let checks_host = self.checks_host;
             let mut request = match self.parser.next_request(content_max) {
                 Ok(Some(request)) => request,

@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 
 use super::*;
 use crate::server_state::ServerState;
+use crate::service::Service;
 use crate::store::{Action, Change, Color, Colors, Store};
 
 /// A connection and the other end of its socket.
@@ -27,9 +28,10 @@ impl Pair {
         let colors = Colors::from_iter([Color::new("red", value)]);
         let options = Options { max_body: 100, ..Options::default() };
         let store = Store::in_memory(colors, 32 << 20, Box::new(|_| ()));
-        let server = ServerState::new(1, 10);
-        let worker = WorkerHandle::all(&server).unwrap().remove(0);
-        let shared = Arc::new(Shared::new(options.into(), store, None, None, server, 10_000));
+        let state = ServerState::new(1, 10);
+        let worker = WorkerHandle::all(&state).unwrap().remove(0);
+        let shared =
+            Arc::new(Shared::new(Service::new(options.into(), store, None, None, state), 10_000));
         let (client, socket) = UnixStream::pair().unwrap();
         let start = Instant::now();
         let quota = Quota::new(Arc::clone(&shared), 0);
@@ -40,7 +42,7 @@ impl Pair {
     }
 
     fn store(&self) -> &Store {
-        &self.shared.store
+        &self.shared.service.store
     }
 
     fn with_context<T>(
@@ -86,7 +88,7 @@ impl Pair {
 
     /// After how many seconds since the start the connection is overdue.
     fn deadline(&self, phase: Phase) -> Option<u64> {
-        let deadline = self.connection.deadline(phase, &self.shared.options)?;
+        let deadline = self.connection.deadline(phase, &self.shared.service.options)?;
         Some((deadline - self.start).as_secs())
     }
 
@@ -176,7 +178,7 @@ fn what_is_overdue_is_told_closed_and_counted_by_its_state() {
         let event = if is_evicted { Event::Evicted } else { Event::Overdue };
         assert_eq!(pair.advance(event), next, "{name} {is_evicted}");
         assert_eq!(pair.received(), responses, "{name} {is_evicted}");
-        let counters = &pair.shared.metrics.workers[0];
+        let counters = &pair.shared.service.metrics.workers[0];
         for reason in Closing::ALL {
             let count = u64::from(counted == Some(reason));
             assert_eq!(counters.closed(reason).get(), count, "{name} {is_evicted} {reason:?}");

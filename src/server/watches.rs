@@ -19,7 +19,7 @@ use crate::store::Edit;
 /// The connections of one worker that wait.
 pub(super) struct Watches {
     entries: Mutex<Entries>,
-    server: Arc<ServerState>,
+    state: Arc<ServerState>,
     /// The number of the worker.
     worker: usize,
 }
@@ -50,26 +50,9 @@ pub(super) struct Watch {
     connection: u64,
 }
 
-impl Entries {
-    /// The connections that wait for this.
-    fn of(&self, key: Key) -> impl Iterator<Item = u64> {
-        self.ids.range((key, 0)..=(key, u64::MAX)).map(|(_, id)| *id)
-    }
-
-    fn mark(&mut self, key: Key) {
-        if self.of(key).next().is_some() {
-            self.marks.insert(key);
-        }
-    }
-
-    fn has_marks(&self) -> bool {
-        self.all_changed || !self.marks.is_empty()
-    }
-}
-
 impl Watches {
-    pub(super) fn new(server: Arc<ServerState>, worker: usize) -> Self {
-        Self { entries: Mutex::default(), server, worker }
+    pub(super) fn new(state: Arc<ServerState>, worker: usize) -> Self {
+        Self { entries: Mutex::default(), state, worker }
     }
 
     /// Adds a connection. Ask the service after that.
@@ -96,7 +79,7 @@ impl Watches {
         }
         let mut entries = self.lock();
         let had_marks = entries.has_marks();
-        // More edits than connections are more work than to ask for all of these.
+        // With more edits than connections that wait, it is cheaper to ask all of these again.
         let names = edits.iter().take(entries.ids.len() + 1).map(Edit::color);
         match names.collect::<Option<Vec<_>>>() {
             Some(colors) if colors.len() <= entries.ids.len() => {
@@ -128,11 +111,28 @@ impl Watches {
 
     /// How many connections wait.
     fn count(&self) -> &AtomicUsize {
-        &self.server.workers[self.worker].waiting
+        &self.state.workers[self.worker].waiting
     }
 
     fn lock(&self) -> MutexGuard<'_, Entries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Entries {
+    /// The connections that wait for this.
+    fn of(&self, key: Key) -> impl Iterator<Item = u64> {
+        self.ids.range((key, 0)..=(key, u64::MAX)).map(|(_, id)| *id)
+    }
+
+    fn mark(&mut self, key: Key) {
+        if self.of(key).next().is_some() {
+            self.marks.insert(key);
+        }
+    }
+
+    fn has_marks(&self) -> bool {
+        self.all_changed || !self.marks.is_empty()
     }
 }
 

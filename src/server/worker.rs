@@ -135,7 +135,7 @@ impl Worker {
                 all_served = before;
             }
             // Another phase has other deadlines, and so has what was withdrawn.
-            let now_withdrawn = shared.store.list.withdrawn();
+            let now_withdrawn = shared.service.store.list.withdrawn();
             if (phase, withdrawn) != (context.phase, now_withdrawn) {
                 self.next_check = Some(all_served);
             }
@@ -295,7 +295,7 @@ impl Worker {
     /// Ends what has passed its deadline by `now`, makes room at the connection limit, and finds
     /// out when to look again.
     fn end_overdue(&mut self, now: Instant, context: &mut LoopContext<'_>) {
-        let options = &context.shared.options;
+        let options = &context.shared.service.options;
         let is_overdue = |entry: &Entry| {
             let deadline = entry.connection.deadline(context.phase, options);
             deadline.is_some_and(|deadline| deadline <= now)
@@ -320,7 +320,7 @@ impl Worker {
         if matches!(guard, Err(TryLockError::WouldBlock)) {
             return;
         }
-        let share = context.shared.excess().div_ceil(context.shared.server.workers.len());
+        let share = context.shared.excess().div_ceil(context.shared.service.state.workers.len());
         let connections = self.connections.iter();
         let mut stalled: Vec<(Instant, u64)> = connections
             .filter_map(|(id, entry)| Some((entry.connection.stalled_since()?, *id)))

@@ -9,18 +9,20 @@ use super::*;
 use crate::options::Options;
 use crate::server::{Shared, change_listener};
 use crate::server_state::ServerState;
+use crate::service::Service;
 use crate::store::{Action, Change, Color, Colors, Store};
 
 /// A worker without a thread, of a service with one color.
 fn worker(value: &str) -> Worker {
     let colors = Colors::from_iter([Color::new("red", value)]);
-    let server = ServerState::new(2, 10);
-    let handles = WorkerHandle::all(&server).unwrap();
+    let state = ServerState::new(2, 10);
+    let handles = WorkerHandle::all(&state).unwrap();
     let store = Store::in_memory(colors, 32 << 20, change_listener(&handles));
     let time = Duration::from_secs(10);
     let options =
         Options { request_timeout: time, keep_alive: time, max_body: 100, ..Options::default() };
-    let shared = Arc::new(Shared::new(options.into(), store, None, None, server, 10_000));
+    let shared =
+        Arc::new(Shared::new(Service::new(options.into(), store, None, None, state), 10_000));
     Worker::new(shared, handles[0].clone(), ThreadPool::new(1)).unwrap()
 }
 
@@ -60,7 +62,7 @@ fn talk(worker: &mut Worker, requests: &str) -> String {
 fn a_panic_is_answered_with_500_and_the_requests_behind_it_as_well() {
     let mut worker = worker("#f00");
     // `/metrics` has the number of answers that took up to a second, a sum that overflows
-    let counters = &worker.shared.metrics.workers[0];
+    let counters = &worker.shared.service.metrics.workers[0];
     counters.immediate.observe_each(u64::MAX, Duration::ZERO);
     counters.immediate.observe(Duration::from_secs(1));
     let color = "{\"name\":\"red\",\"value\":\"#f00\"}\n";
@@ -117,7 +119,7 @@ fn at_the_connection_limit_a_client_that_goes_on_reading_is_not_closed() {
     client.write_all(b"GET /colors/red HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     add(&worker, socket);
     wake(&mut worker);
-    worker.shared.server.set_phase(Phase::AboveLimit);
+    worker.shared.service.state.set_phase(Phase::AboveLimit);
     let _others: Vec<_> = (0..10).map(|_| Quota::new(Arc::clone(&worker.shared), 1)).collect();
     let end_overdue = |worker: &mut Worker, seconds: u32| {
         let now = Instant::now() + seconds * Duration::from_secs(1);
@@ -135,7 +137,10 @@ fn at_the_connection_limit_a_client_that_goes_on_reading_is_not_closed() {
     // the kernel takes some more
     (10..20).for_each(|step| end_overdue(&mut worker, step));
     assert_eq!(
-        (worker.connections.len(), worker.shared.metrics.workers[0].closed(Closing::NoRoom).get()),
+        (
+            worker.connections.len(),
+            worker.shared.service.metrics.workers[0].closed(Closing::NoRoom).get()
+        ),
         (0, 1)
     );
 }
@@ -189,7 +194,7 @@ fn nobody_who_waits_is_forgotten() {
         wake(&mut worker);
         // the tags with which they wait
         let mut waiting: [Option<String>; 6] = Default::default();
-        let list = &shared.store.list;
+        let list = &shared.service.store.list;
         let tag_of = |target: &str| match target {
             "/colors" => list.version().envelope().tag().to_string(),
             _ => list.first("red").unwrap().json.tag().to_string(),
@@ -202,7 +207,7 @@ fn nobody_who_waits_is_forgotten() {
                     let color = Color::new("red", if random.bool() { "0" } else { "1" });
                     let action = Action::Update("red".to_owned(), Some(color));
                     let change = Change::new(action, Default::default());
-                    shared.store.submit_and_wait(change).unwrap();
+                    shared.service.store.submit_and_wait(change).unwrap();
                 }
                 _ => {
                     if sockets[client].read(&mut [0; 4096]).is_ok() {

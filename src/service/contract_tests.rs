@@ -16,8 +16,7 @@ impl Service {
     /// A service of these colors in memory with one worker.
     fn in_memory(colors: Colors, options: Options, tokens: Option<Tokens>) -> Self {
         let store = Store::in_memory(colors, 32 << 20, Box::new(|_| ()));
-        let (tokens, metrics) = (tokens.map(Arc::new), Arc::new(Metrics::new(1)));
-        Self::new(store, options.into(), tokens, None, metrics, ServerState::new(1, 10))
+        Self::new(options.into(), store, tokens, None, ServerState::new(1, 10))
     }
 }
 
@@ -211,7 +210,7 @@ fn health_is_ok_until_the_end() {
         json(&ask(&service, Method::Get, "/health", "")),
         concat!(r#"{"colors":3,"status":"ok","version":""#, env!("BUILD_VERSION"), r#""}"#)
     );
-    service.server.set_phase(Phase::Stopping);
+    service.state.set_phase(Phase::Stopping);
     let response = ask(&service, Method::Get, "/health", "");
     assert_eq!(response.status, StatusCode(503));
     assert!(str::from_utf8(response.content.bytes()).unwrap().contains(r#""status":"stopping""#));

@@ -53,7 +53,7 @@ impl Service {
     /// 200, or 503 with what is wrong. Tells what is known, and waits for nothing.
     pub(super) fn health(&self, request: &Request) -> Response {
         let store = &self.store;
-        let is_stopping = self.server.phase() == Phase::Stopping;
+        let is_stopping = self.state.phase() == Phase::Stopping;
         let stopping = || is_stopping.then(|| "stopping".to_owned());
         let followed = self.followed.as_deref();
         let fault = store.status().and_then(DatabaseStatus::fault);
@@ -81,7 +81,7 @@ impl Service {
 
     /// All metrics in the text format of Prometheus, version 0.0.4.
     pub(super) fn metrics(&self) -> Response {
-        let Self { metrics, server, store, .. } = self;
+        let Self { metrics, state, store, .. } = self;
         // In bytes: the text has some 7 KiB.
         let mut text = Exposition { text: String::with_capacity(8 * 1024), family: "" };
         text.family("colors_http_requests_total");
@@ -95,9 +95,9 @@ impl Service {
         text.family("colors_http_request_duration_seconds");
         text.histogram("durable=\"false\"", workers.clone().map(|worker| &worker.immediate));
         text.histogram("durable=\"true\"", workers.map(|worker| &worker.durable));
-        text.number("colors_connections", server.connections());
-        text.number("colors_connections_max", server.connections_max);
-        text.number("colors_requests_waiting", server.waiting());
+        text.number("colors_connections", state.connections());
+        text.number("colors_connections_max", state.connections_max);
+        text.number("colors_requests_waiting", state.waiting());
         text.family("colors_connections_closed_total");
         for reason in Closing::ALL {
             let count = metrics.sum(|worker| worker.closed(reason));

@@ -90,7 +90,7 @@ impl Connection {
                 let inbox = Arc::clone(&context.worker.inbox);
                 let id = context.id;
                 let deliver = Box::new(move |outcome| inbox.post(Mail::Outcome(id, outcome)));
-                context.shared.store.submit(change, deliver);
+                context.shared.service.store.submit(change, deliver);
             }
         }
         self.await_answer(pending)

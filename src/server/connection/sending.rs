@@ -34,7 +34,7 @@ impl Connection {
             Phase::Serving => AfterSend::Resume,
         };
         // Keep-Alive has whole seconds. Some clients take 0 for no limit.
-        let seconds = context.shared.options.keep_alive.as_secs().max(1);
+        let seconds = context.shared.service.options.keep_alive.as_secs().max(1);
         let keep_alive = (then == AfterSend::Resume).then_some(seconds);
         self.push(Some(request), response, keep_alive, context);
         then
@@ -135,7 +135,7 @@ impl Connection {
     ) -> io::Result<Transition> {
         if sent != Sent::All {
             if let Some(blob) = self.output.shared_content() {
-                context.shared.store.list.note_unsent(blob);
+                context.shared.service.store.list.note_unsent(blob);
             }
             let next = if sent == Sent::Enough { Next::Queue } else { Next::Wait(EventFlags::OUT) };
             return Ok(Transition(State::Sending { then, since }, next));
