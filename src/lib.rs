@@ -15,6 +15,7 @@
 //!   - `listen`: the sockets that listen, and the files of unix sockets
 //!   - `limits`: how much clients may use, and each connection's part of it
 //!   - `worker`: an event loop, which keeps its connections until they end
+//!   - `loop_context`: what a worker gives to the connection that it serves
 //!   - `inbox`: the mailbox of a worker
 //!   - `watches`: which connections wait for a change, and which a change concerns
 //!   - `connection`: the state machine of a connection

@@ -57,7 +57,7 @@
 //!
 //! `Connection::deadline` says when a connection is overdue. Its worker looks at all deadlines
 //! when the first one has passed, but mostly not within 100 ms of the look before: a deadline may
-//! be missed by as much. A connection that is overdue gets `Event::Overdue`. What one waits for,
+//! be missed by as much, and by 250 ms more while the worker has more to do than it can. A connection that is overdue gets `Event::Overdue`. What one waits for,
 //! for how long, and what happens then:
 //!
 //! - Its first request: `--request-timeout`, 1 s during a stop. Closed.
@@ -82,6 +82,7 @@ mod connection;
 mod inbox;
 mod limits;
 mod listen;
+mod loop_context;
 mod output;
 #[cfg(fuzzing)]
 #[path = "../fuzz/seam/stepped.rs"]

@@ -10,9 +10,10 @@ use rustix::event::epoll::EventFlags;
 use rustix::net::{RecvFlags, recv, sockopt};
 use threadpool::ThreadPool;
 
-use super::connection::{Connection, Event, LoopContext, Next};
+use super::connection::{Connection, Event, Next};
 use super::inbox::{Accepted, Mail};
 use super::limits::Quota;
+use super::loop_context::LoopContext;
 use super::{Shared, WorkerHandle};
 use crate::options::{AccessLog, BasePath, Options};
 use crate::server_state::ServerState;

@@ -8,25 +8,24 @@ use std::io;
 use std::mem::replace;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
-use threadpool::ThreadPool;
 
-use self::pending::{Pending, Waiting, ask};
+use self::pending::{Pending, Waiting};
 use self::sending::{overloaded, timed_out};
-use super::inbox::{Accepted, Mail};
+use super::access_log;
+use super::inbox::Accepted;
 use super::limits::{Quota, counted_bytes};
+use super::loop_context::{LoopContext, ask};
 use super::output::Output;
-use super::{Shared, WorkerHandle, access_log};
 use crate::http::{Parser, ProtocolError, Request};
-use crate::metrics::{Closing, WorkerCounters};
+use crate::metrics::Closing;
 use crate::options::Options;
 use crate::server_state::Phase;
-use crate::service::{Answer, RequestContext, Service};
+use crate::service::{Answer, RequestContext};
 use crate::store::{DatabaseError, Outcome};
 
 /// Bytes received at a time, unless more of a content are missing. A request of curl takes 84.
@@ -116,55 +115,6 @@ pub(super) enum Next {
     /// Send [`Event::Turn`] when the other connections have been served.
     Queue,
     Close,
-}
-
-/// What a connection needs of its worker in one pass of the event loop.
-pub(super) struct LoopContext<'a> {
-    pub(super) shared: &'a Arc<Shared>,
-    pub(super) worker: &'a WorkerHandle,
-    pub(super) pool: &'a ThreadPool,
-    /// The id of the connection that is served.
-    pub(super) id: u64,
-    /// The phase of the service when the pass began.
-    pub(super) phase: Phase,
-    /// When the pass began.
-    pub(super) now: Instant,
-    /// The value of Date in responses of this pass.
-    pub(super) date: &'a str,
-    /// The receive buffer of all connections.
-    pub(super) scratch: &'a mut [u8],
-    /// Requests that were received and answered in this pass.
-    pub(super) answered: u64,
-}
-
-impl<'a> LoopContext<'a> {
-    pub(super) fn new(
-        shared: &'a Arc<Shared>,
-        worker: &'a WorkerHandle,
-        pool: &'a ThreadPool,
-        now: Instant,
-        date: &'a str,
-        scratch: &'a mut [u8],
-    ) -> Self {
-        let phase = shared.service.state.phase();
-        Self { shared, worker, pool, id: 0, phase, now, date, scratch, answered: 0 }
-    }
-
-    /// The worker's counters.
-    pub(super) fn counters(&self) -> &'a WorkerCounters {
-        &self.shared.service.metrics.workers[self.worker.number]
-    }
-
-    /// Has a thread of the pool make an answer that takes long, and post it.
-    fn answer_on_pool(&self, question: impl FnOnce(&Service) -> Answer + Send + 'static) {
-        let shared = Arc::clone(self.shared);
-        let inbox = Arc::clone(&self.worker.inbox);
-        let id = self.id;
-        self.pool.execute(move || {
-            let answer = ask(|| question(&shared.service)).unwrap_or_else(Answer::Ready);
-            inbox.post(Mail::Answer(id, answer));
-        });
-    }
 }
 
 pub(super) struct Connection {
@@ -332,7 +282,11 @@ impl Connection {
             (State::Waiting(waiting), Event::Turn) => self.ask_again(waiting, context),
             (State::Waiting(waiting), Event::Overdue) => self.end_wait(*waiting, context),
             (State::Waiting(waiting), Event::Evicted) => {
-                self.end_wait(*waiting, context)?;
+                let transition = self.end_wait(*waiting, context)?;
+                // What has changed takes long to answer: the connection closes after that.
+                if let Transition(State::AwaitingAnswer(_), _) = transition {
+                    return Ok(transition);
+                }
                 // The client has sent nothing for which the kernel would reset the connection. One
                 // that lingered would still be one too many, and another would be closed for it.
                 Ok(self.close(Closing::NoRoom, context))
@@ -423,12 +377,12 @@ impl Connection {
             self.had_no_request = false;
             // What follows is another request, with a time of its own.
             since = context.now;
-            if self.quota.would_exceed(request.memory() + self.output.memory()) {
-                return self.refuse_for_memory(Some(&request), context);
-            }
             if request.is_safe() {
                 // RFC 9110 §9.3.1: content of a GET has no meaning.
                 request.content = Vec::new();
+            }
+            if self.quota.would_exceed(counted_bytes(&request) + self.output.memory()) {
+                return self.refuse_for_memory(Some(&request), context);
             }
             match self.ask_service(&request, context) {
                 // Whether its content has arrived makes no difference to the client.
@@ -453,7 +407,6 @@ impl Connection {
         let request_context =
             RequestContext { checks_host: self.checks_host, may_take_long: false };
         ask(|| context.shared.service.respond(request, request_context))
-            .unwrap_or_else(Answer::Ready)
     }
 }
 

@@ -2,8 +2,13 @@
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use threadpool::ThreadPool;
 
 use super::*;
+use crate::server::inbox::Mail;
+use crate::server::{Shared, WorkerHandle};
 use crate::server_state::ServerState;
 use crate::service::Service;
 use crate::store::{Action, Change, Color, Colors, Store};
@@ -26,7 +31,7 @@ impl Pair {
     /// A connection to a service with one color.
     fn new(value: &str) -> Self {
         let colors = Colors::from_iter([Color::new("red", value)]);
-        let options = Options { max_body: 100, ..Options::default() };
+        let options = Options { max_body: 1_000, ..Options::default() };
         let store = Store::in_memory(colors, 32 << 20, Box::new(|_| ()));
         let state = ServerState::new(1, 10);
         let worker = WorkerHandle::all(&state).unwrap().remove(0);
@@ -282,4 +287,51 @@ fn a_change_before_the_wait_is_not_missed() {
     assert_eq!(pair.with_context(begin), Next::Queue);
     assert_eq!(pair.advance(Event::Turn), Next::Wait(EventFlags::IN));
     assert_eq!(pair.received(), [(200, false)]);
+}
+
+/// When the answer takes long, a client that has waited is not told what may be false.
+#[test]
+fn a_wait_for_a_long_list_that_has_changed_does_not_end_without_an_answer() {
+    let long = "x".repeat(70_000);
+    let mut pair = Pair::new(&long);
+    let tag = pair.store().list.version().envelope().tag();
+    let fields = format!("Host: a\r\nIf-None-Match: {tag}\r\nPrefer: wait=60\r\n");
+    let request = format!("GET /colors HTTP/1.1\r\n{fields}\r\n");
+    assert_eq!(pair.send(1, &request), Next::Wait(EventFlags::IN));
+    pair.change_red(&(long + "y"));
+    assert_eq!(pair.advance(Event::Evicted), Next::Wait(EventFlags::IN));
+    pair.pool.join();
+    let Some(Mail::Answer(_, answer)) = pair.worker.inbox.take().pop() else { panic!("none") };
+    pair.phase = Phase::AboveLimit;
+    let next = pair.with_context(|connection, context| connection.take_answer(answer, context));
+    assert_eq!(next, Next::Queue);
+    pair.advance(Event::Turn);
+    assert_eq!(pair.received()[0], (200, true));
+}
+
+#[test]
+fn a_list_counts_as_what_is_made_of_its_content() {
+    let mut pair = Pair::new("1");
+    let mut others = Quota::new(Arc::clone(&pair.shared), 0);
+    let put = |target: &str, length: usize| {
+        let content = " ".repeat(length);
+        format!("PUT {target} HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{content}")
+    };
+    others.set_memory(9_900);
+    pair.send(1, &put("/colors/red", 100));
+    assert_eq!(pair.received(), [(400, false)]);
+    pair.send(1, &put("/colors", 600));
+    assert_eq!(pair.received(), [(503, true)]);
+}
+
+/// Otherwise its change would be made, or wait for the disk, and count for no connection.
+#[test]
+fn a_connection_that_ends_before_its_change_is_submitted_submits_none() {
+    let mut pair = Pair::new("1");
+    let put = "PUT /colors HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n[]";
+    pair.client.write_all((get("") + put).as_bytes()).unwrap();
+    (pair.client, _) = UnixStream::pair().unwrap();
+    assert_eq!(pair.advance(Event::Socket), Next::Close);
+    pair.pool.join();
+    assert!(pair.worker.inbox.take().is_empty());
 }

@@ -105,10 +105,10 @@ fn lowest_limit(root: &Path, groups: &str) -> Option<usize> {
     files.filter_map(|limit| limit.trim_ascii().parse().ok()).min()
 }
 
-/// Bytes that a request counts with while it awaits its answer. The list that is made of its
-/// content takes [`LIST_FACTOR`] times as much.
+/// Bytes that a request counts with. The list that may be made of its content takes [`LIST_FACTOR`]
+/// times as much.
 pub(super) fn counted_bytes(request: &Request) -> usize {
-    request.memory() * if request.is_safe() { 1 } else { LIST_FACTOR }
+    request.head_bytes + LIST_FACTOR * request.content.capacity()
 }
 
 /// One connection's part of the connection limit and of [`Shared::memory_max`], until it is
@@ -136,11 +136,12 @@ impl Quota {
         }
     }
 
-    /// Whether the connection would exceed [`Shared::memory_max`] with this many bytes. A
-    /// connection alone may exceed it: otherwise a longer content could never be sent.
+    /// Whether the connection would exceed [`Shared::memory_max`] with this many bytes. It may while
+    /// the others use up to half of that: otherwise a longer content could never be sent.
     pub(super) fn would_exceed(&self, bytes: usize) -> bool {
         let others = self.shared.memory.load(Relaxed).saturating_sub(self.memory);
-        bytes > UNCOUNTED_BYTES && others > 0 && others + bytes > self.shared.memory_max
+        let max = self.shared.memory_max;
+        bytes > UNCOUNTED_BYTES && others > max / 2 && others + bytes > max
     }
 }
 

@@ -14,16 +14,17 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use threadpool::ThreadPool;
 
-use super::connection::{Connection, Event, LoopContext, Next};
+use super::connection::{Connection, Event, Next};
 use super::inbox::Mail;
+use super::loop_context::LoopContext;
 use super::{Shared, WorkerHandle};
 use crate::http::Date;
 use crate::logging;
 use crate::metrics::Closing;
 use crate::server_state::Phase;
 
-/// Least time between two looks at all deadlines, so a deadline may be missed by as much. An event
-/// may bring the next look forward.
+/// Least time between two looks at all deadlines. So a deadline may be missed by as much, and by
+/// [`BATCHES_TIME`] more while all batches are full. An event may bring the next look forward.
 const TICK: Duration = Duration::from_millis(100);
 
 /// The same while there are more connections than the limit, and room has to be made.
@@ -36,12 +37,11 @@ const STALL_TIME: Duration = Duration::from_millis(500);
 
 /// Most sockets, and most pieces of mail, that a pass of the event loop serves. Epoll reports first
 /// what it has not reported the last time (ep_send_events in the kernel's fs/eventpoll.c). So
-/// however many connections have work, each has its turn, and a pass ends after a millisecond or
-/// two.
+/// however many connections have work, each has its turn, and a pass ends after some milliseconds.
 const BATCH: usize = 64;
 
 /// Longest time of full batches, one after the other, until all sockets have had their turn.
-const BATCHES_TIME: Duration = Duration::from_secs(1);
+const BATCHES_TIME: Duration = Duration::from_millis(250);
 
 /// How long a pass serves the run queue, whose connections may have much to send.
 const QUEUE_TIME: Duration = Duration::from_millis(1);

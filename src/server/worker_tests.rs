@@ -107,7 +107,9 @@ fn connections_are_refused_more_memory_than_all_may_use_together() {
     let (mut one, other) = (quota(), quota());
     assert!(!other.would_exceed(10_001));
     one.set_memory(5_000);
-    assert!(other.would_exceed(5_001) && !other.would_exceed(5_000) && !one.would_exceed(10_001));
+    assert!(!other.would_exceed(10_001), "half of it is left");
+    one.set_memory(5_001);
+    assert!(other.would_exceed(5_000) && !other.would_exceed(4_999) && !one.would_exceed(10_001));
     drop(one);
     assert!(!other.would_exceed(10_001));
 }

@@ -135,7 +135,10 @@ impl Writer {
                     // The write lock may be there, and another lock not.
                     self.database.roll_back();
                     self.status.restart_clock();
-                    self.publish_external()?;
+                    match self.publish_external() {
+                        Ok(()) | Err(DatabaseError::Busy) => {}
+                        failed => return failed,
+                    }
                 }
                 found => {
                     self.publish_unless_known(&known, found?);

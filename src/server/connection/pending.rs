@@ -2,16 +2,15 @@
 //! changed (RFC 7240 §4.3).
 
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll::EventFlags;
-use tiny_http::StatusCode;
 
-use super::{Connection, LoopContext, Next, RECEIVE_BYTES, State, Transition, receive};
+use super::{Connection, Next, RECEIVE_BYTES, State, Transition, receive};
 use crate::http::{Request, Response};
 use crate::server::inbox::Mail;
+use crate::server::loop_context::{LoopContext, ask};
 use crate::server::output::Sent;
 use crate::server::watches::Watch;
 use crate::server_state::Phase;
@@ -54,17 +53,6 @@ impl Waiting {
     }
 }
 
-/// Asks the service. Fails with a 500 if that panics. The list is consistent after a panic: a
-/// change is decided before it is made, and to make it does not panic. So if the panic came while
-/// the response was made, the change is there.
-pub(super) fn ask<T>(question: impl FnOnce() -> T) -> Result<T, Response> {
-    catch_unwind(AssertUnwindSafe(question)).map_err(|_| {
-        let message = "the service failed on this request, its log says where; a change may have \
-                       been made";
-        Response::error(StatusCode(500), message)
-    })
-}
-
 impl Connection {
     /// Goes on with an answer that has not come at once.
     pub(super) fn go_on(
@@ -81,19 +69,23 @@ impl Connection {
                 return self.begin_wait(pending, &subject, not_modified, context);
             }
             Answer::OnPool => {
+                self.output.send(&self.socket)?;
                 let request = Arc::clone(&pending.request);
                 let request_context =
                     RequestContext { checks_host: self.checks_host, may_take_long: true };
                 context.answer_on_pool(move |service| service.respond(&request, request_context));
             }
             Answer::Save(change) => {
+                // Before the change is submitted: if the client has gone, the connection ends here,
+                // and not while its change waits for the writer.
+                self.output.send(&self.socket)?;
                 let inbox = Arc::clone(&context.worker.inbox);
                 let id = context.id;
                 let deliver = Box::new(move |outcome| inbox.post(Mail::Outcome(id, outcome)));
                 context.shared.service.store.submit(change, deliver);
             }
         }
-        self.await_answer(pending)
+        Ok(Self::await_answer(pending))
     }
 
     /// Goes on with what came of the request's change.
@@ -107,18 +99,18 @@ impl Connection {
         if matches!(outcome, Ok(Outcome::ReplacedAll { .. })) {
             // The JSON of a new list has to be made.
             context.answer_on_pool(|service| Answer::Ready(service.respond_to_outcome(outcome)));
-            return self.await_answer(pending);
+            return Ok(Self::await_answer(pending));
         }
-        let response = ask(|| context.shared.service.respond_to_outcome(outcome));
-        self.finish(&pending, response.unwrap_or_else(|failed| failed), context)
+        let service = &context.shared.service;
+        let answer = ask(|| Answer::Ready(service.respond_to_outcome(outcome)));
+        self.go_on(pending, answer, context)
     }
 
-    /// Waits for an answer of another thread, and meanwhile sends what came before.
-    fn await_answer(&mut self, pending: Pending) -> io::Result<Transition> {
-        self.output.send(&self.socket)?;
+    /// Waits for an answer of another thread.
+    fn await_answer(pending: Pending) -> Transition {
         // Epoll goes on to watch for IN: few clients send more before their answer, and to stop
         // watching costs a system call. If a client does send more, `Socket` stops it.
-        Ok(Transition(State::AwaitingAnswer(pending), Next::Wait(EventFlags::IN)))
+        Transition(State::AwaitingAnswer(pending), Next::Wait(EventFlags::IN))
     }
 
     /// Appends the response to a request whose answer came later, sends it, and notes how long it

@@ -8,10 +8,11 @@ use rustix::event::epoll::EventFlags;
 use rustix::net::Shutdown;
 use tiny_http::{Method, StatusCode};
 
-use super::{AfterSend, Connection, LoopContext, Next, State, Transition, receive};
+use super::{AfterSend, Connection, Next, State, Transition, receive};
 use crate::http::{Parser, ProtocolError, Request, Response};
 use crate::metrics::Closing;
 use crate::server::access_log;
+use crate::server::loop_context::LoopContext;
 use crate::server::output::Sent;
 use crate::server_state::Phase;
 

@@ -1,0 +1,78 @@
+//! What a worker gives to the connection that it serves, and how that one asks the service.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Instant;
+
+use threadpool::ThreadPool;
+use tiny_http::StatusCode;
+
+use super::inbox::Mail;
+use super::{Shared, WorkerHandle};
+use crate::http::Response;
+use crate::metrics::WorkerCounters;
+use crate::server_state::Phase;
+use crate::service::{Answer, Service};
+
+/// What a connection needs of its worker in one pass of the event loop.
+pub(super) struct LoopContext<'a> {
+    pub(super) shared: &'a Arc<Shared>,
+    pub(super) worker: &'a WorkerHandle,
+    pub(super) pool: &'a ThreadPool,
+    /// The id of the connection that is served.
+    pub(super) id: u64,
+    /// The phase of the service when the pass began.
+    pub(super) phase: Phase,
+    /// When the pass began.
+    pub(super) now: Instant,
+    /// The value of Date in responses of this pass.
+    pub(super) date: &'a str,
+    /// The receive buffer of all connections.
+    pub(super) scratch: &'a mut [u8],
+    /// Requests that were received and answered in this pass.
+    pub(super) answered: u64,
+}
+
+impl<'a> LoopContext<'a> {
+    pub(super) fn new(
+        shared: &'a Arc<Shared>,
+        worker: &'a WorkerHandle,
+        pool: &'a ThreadPool,
+        now: Instant,
+        date: &'a str,
+        scratch: &'a mut [u8],
+    ) -> Self {
+        let phase = shared.service.state.phase();
+        Self { shared, worker, pool, id: 0, phase, now, date, scratch, answered: 0 }
+    }
+
+    /// The worker's counters.
+    pub(super) fn counters(&self) -> &'a WorkerCounters {
+        &self.shared.service.metrics.workers[self.worker.number]
+    }
+
+    /// Has a thread of the pool make an answer that takes long, and post it.
+    pub(super) fn answer_on_pool(
+        &self,
+        question: impl FnOnce(&Service) -> Answer + Send + 'static,
+    ) {
+        let shared = Arc::clone(self.shared);
+        let inbox = Arc::clone(&self.worker.inbox);
+        let id = self.id;
+        self.pool.execute(move || {
+            let answer = ask(|| question(&shared.service));
+            inbox.post(Mail::Answer(id, answer));
+        });
+    }
+}
+
+/// Asks the service. A panic is answered with 500. The list is consistent after it: a change is
+/// decided before it is made, and to make it does not panic. So if the panic came while the
+/// response was made, the change is there.
+pub(super) fn ask(question: impl FnOnce() -> Answer) -> Answer {
+    catch_unwind(AssertUnwindSafe(question)).unwrap_or_else(|_| {
+        let message = "the service failed on this request, its log says where; a change may have \
+                       been made";
+        Answer::Ready(Response::error(StatusCode(500), message))
+    })
+}
