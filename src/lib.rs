@@ -47,7 +47,6 @@
 //!   - `change`: what a change does to a version
 //!   - `difference`: the edits that lead from one list to another
 //!   - `writer`: group commit, and looks for what other programs have committed
-//!   - `database_status`: whether the database can be saved to
 //!   - `database`: which of the files below one needs for what, and the locks on FILE
 //!   - `database/data_path`: what is at the path of `--data`, before SQLite opens it
 //!   - `database/new_file`: makes FILE at the first start
@@ -55,6 +54,7 @@
 //!   - `database/open_database`: an open database, its reads and saves
 //!   - `database/rows`: the table of colors in SQL
 //!   - `database/wal_files`: FILE, FILE-wal and FILE-shm of a database that is open
+//!   - `database/database_status`: whether the database can be saved to
 //!   - `database/error`: why a database cannot be used
 //! - `metrics`: what is counted
 //! - `http`: RFC 9110 and 9112 on values
@@ -158,7 +158,8 @@ use crate::signals::Signals;
 /// Bytes of stack of each thread of the pool; the deepest call needs a quarter of it.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// Longest time from the signal until the database is closed.
+/// Longest time from the signal until the database is closed. A start waits longer for a
+/// predecessor that stops: `LOCK_TIME` in `database/locks`.
 const STOP_TIME: Duration = Duration::from_millis(4500);
 
 /// How much of it is left for the writer to save what is queued and to close the database, however

@@ -46,19 +46,21 @@
 //! - `Watches::entries` *: which connections of a worker wait for a change, and what has changed.
 //! - `SharedList::current` *: the current version of the list; locked to clone it, or to edit it in
 //!   memory.
-//! - `SharedList::unsent` *: representations of which clients have received a part.
+//! - `SharedList::partly_sent` *: representations of which clients have received a part.
 //! - `Tokens::accepted` *: the hashes of the tokens.
 //! - `Limiter::rate` *: how many warnings were logged in this second.
 //! - `Inbox::mail`: what other threads have posted.
+//! - `Colors::envelope` and `Blob::tag` are made once, under locks of their own, and that may take
+//!   long. A worker makes those of short lists alone (`SharedList::ready_envelope`).
 //! - `DatabaseStatus::current`: whether saving works.
 //! - `Followed::answers`: how the service that is followed answers.
 //!
 //! # Deadlines
 //!
-//! `Connection::deadline` says when a connection is overdue. Its worker looks at all deadlines
-//! when the first one has passed, but mostly not within 100 ms of the look before: a deadline may
-//! be missed by as much, and by 250 ms more while the worker has more to do than it can. A connection that is overdue gets `Event::Overdue`. What one waits for,
-//! for how long, and what happens then:
+//! `Connection::deadline` says when a connection is overdue. Its worker looks at all deadlines when
+//! the first one has passed, but mostly not within 100 ms of the look before: a deadline may be
+//! missed by as much, and by 250 ms more while the worker has more to do than it can. A connection
+//! that is overdue gets `Event::Overdue`. What one waits for, for how long, and what happens then:
 //!
 //! - Its first request: `--request-timeout`, 1 s during a stop. Closed.
 //! - The rest of a request: `--request-timeout` since its first byte, or since the response before

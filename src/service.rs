@@ -60,7 +60,7 @@ pub(crate) struct RequestContext {
     /// A request for a foreign host name is refused.
     pub(crate) checks_host: bool,
     /// No other client waits meanwhile. Otherwise an answer that takes long is
-    /// [`Answer::OnPool`].
+    /// [`Answer::TakesLong`].
     pub(crate) may_take_long: bool,
 }
 
@@ -74,7 +74,7 @@ pub(crate) enum Answer {
     Wait(Subject, Response),
     /// Nothing was done, since it would take long: ask again with
     /// [`RequestContext::may_take_long`], on a thread that no other client waits for.
-    OnPool,
+    TakesLong,
     /// The writer has to save this change: [`Store::submit`]. [`Service::respond_to_outcome`] makes
     /// the response of what comes of it.
     Save(Change),

@@ -19,12 +19,12 @@
 //!
 //! # Locks
 //!
-//! In this process: `SharedList::current`, `SharedList::unsent` and `DatabaseStatus::current`, none
-//! inside another, and each for a moment. Under the first, a change of a list in memory is decided
-//! and applied. The longest work there is to hash names, and the JSON of one color of at most 16
-//! KiB: what is longer has its tag from the start ([`Blob`](crate::blob::Blob)). The JSON and the
-//! tag of a list are made, and whole lists are freed, without a lock. The locks on FILE, between
-//! processes, are listed in [`database`].
+//! In this process: `SharedList::current`, `SharedList::partly_sent` and `DatabaseStatus::current`,
+//! none inside another, and each for a moment. Under the first, a change of a list in memory is
+//! decided and applied. The longest work there is to hash names, and the JSON of one color of at
+//! most 16 KiB: what is longer has its tag from the start ([`Blob`](crate::blob::Blob)). The JSON
+//! and the tag of a list are made, and whole lists are freed, without a lock. The locks on FILE,
+//! between processes, are listed in [`database`].
 //!
 //! # Deadlines
 //!
@@ -47,7 +47,6 @@ mod change;
 mod color;
 mod colors;
 pub(crate) mod database;
-mod database_status;
 mod difference;
 pub(crate) mod json;
 mod list;
@@ -55,21 +54,16 @@ mod writer;
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 pub(crate) use change::{Action, Change, Outcome};
 pub(crate) use color::Color;
 pub(crate) use colors::{Colors, Edit};
-pub(crate) use database::{Database, DatabaseError};
-pub(crate) use database_status::DatabaseStatus;
+pub(crate) use database::{Database, DatabaseError, DatabaseStatus};
 pub(crate) use json::JsonError;
 pub(crate) use list::{ChangeListener, SharedList};
 pub(crate) use writer::Writer;
 use writer::WriterMessage;
-
-/// How often the writer looks for commits of other programs while it has no changes. Readers may
-/// miss such a commit for this long.
-const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The list, and where it is kept. A clone is the same list.
 #[derive(Clone)]

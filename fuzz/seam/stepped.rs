@@ -104,15 +104,15 @@ impl SteppedConnection {
         match next {
             Next::Close => return Step::Closed,
             Next::Queue => self.event = Event::Turn,
-            Next::Wait(EventFlags::OUT) => return Step::Room,
-            Next::Wait(EventFlags::IN) if self.is_readable() => {}
+            Next::Epoll(EventFlags::OUT) => return Step::Room,
+            Next::Epoll(EventFlags::IN) if self.is_readable() => {}
             // Nobody changes the list meanwhile, so the wait ends by its time.
-            Next::Wait(EventFlags::IN) if self.shared.service.state.waiting() > 0 => {
+            Next::Epoll(EventFlags::IN) if self.shared.service.state.waiting() > 0 => {
                 self.event = Event::Overdue;
             }
-            Next::Wait(EventFlags::IN) => return Step::Bytes,
+            Next::Epoll(EventFlags::IN) => return Step::Bytes,
             // The connection has dropped all that it takes after the last response.
-            Next::Wait(_) => return Step::Closed,
+            Next::Epoll(_) => return Step::Closed,
         }
         Step::Further
     }

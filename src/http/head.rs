@@ -184,7 +184,8 @@ impl<'a> FieldLines<'a> {
             // RFC 7240 §2: of a preference that is given several times, the first counts.
             6 if is("prefer") => {
                 let fields = self.kept();
-                fields.prefer_wait = fields.prefer_wait.or_else(|| members(value).find_map(wait));
+                fields.prefer_wait =
+                    fields.prefer_wait.or_else(|| members(value).find_map(wait_seconds));
             }
             // RFC 9110 §11.6.2: the field is no list. If the service took one of two, a proxy might
             // have checked the other.
@@ -264,7 +265,7 @@ fn once<T>(field: &mut Option<T>, value: T, error: ProtocolError) -> Result<(), 
 
 /// Appends the value of a repeated field line, after a comma (RFC 9110 §5.3). None of these fields
 /// has characters outside ASCII. If a client sends some, each of their bytes becomes a question
-/// mark, so that the text takes no more memory than the line.
+/// mark, so that the text is no longer than the line.
 fn join(field: &mut Option<String>, value: &[u8]) {
     let ascii = value.iter().map(|byte| if byte.is_ascii() { char::from(*byte) } else { '?' });
     match field {
@@ -283,7 +284,7 @@ fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// The seconds of a preference, if it is `wait` (RFC 7240 §4.3). Quotes and parameters, which no
 /// client sends with it, are not understood.
-fn wait(preference: &[u8]) -> Option<u16> {
+fn wait_seconds(preference: &[u8]) -> Option<u16> {
     let (name, digits) = str::from_utf8(preference).ok()?.split_once('=')?;
     let digits = digits.trim_ascii();
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());

@@ -27,7 +27,8 @@ pub(crate) struct Request {
     pub(crate) has_content: bool,
     /// The client may send another request on this connection (RFC 9112 §9.3).
     pub(crate) keep_alive: bool,
-    /// Bytes of the request line and the fields. What is kept of them takes no more memory.
+    /// Bytes of the request line and the fields, for which what is kept of them counts. It may take
+    /// some hundred more.
     pub(crate) head_bytes: usize,
 }
 

@@ -70,6 +70,7 @@ pub(crate) struct Response {
 }
 
 /// What decides the fields that do not depend on the content of a response.
+#[derive(Default)]
 pub(crate) struct CommonFields<'a> {
     /// An IMF-fixdate (RFC 9110 §5.6.7).
     pub(crate) date: &'a str,
@@ -237,16 +238,8 @@ mod tests {
     fn written(response: &Response, keep_alive: Option<u64>, expected: &str) {
         let mut out = Vec::new();
         let date = "Sat, 21 Nov 2026 01:02:03 GMT";
-        response.write_head(
-            &mut out,
-            &CommonFields {
-                date,
-                keep_alive,
-                allowed_origin: None,
-                varies_by_origin: false,
-                is_private: false,
-            },
-        );
+        response
+            .write_head(&mut out, &CommonFields { date, keep_alive, ..CommonFields::default() });
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 

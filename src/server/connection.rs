@@ -95,7 +95,7 @@ enum AfterSend {
 /// What happens to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// What [`Next::Wait`] waits for is there, or the connection has ended.
+    /// What [`Next::Epoll`] waits for is there, or the connection has ended.
     Socket,
     /// Its turn in the run queue has come. It was queued by [`Next::Queue`], or because what its
     /// request waits for may have changed.
@@ -109,9 +109,9 @@ pub(super) enum Event {
 /// What the worker has to do for the connection next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Wait for these events on the socket. If there are none, take it out of epoll, which would
-    /// otherwise report in every pass that the client has gone.
-    Wait(EventFlags),
+    /// Have epoll wait for these events on the socket. If there are none, take it out of epoll,
+    /// which would otherwise report in every pass that the client has gone.
+    Epoll(EventFlags),
     /// Send [`Event::Turn`] when the other connections have been served.
     Queue,
     Close,
@@ -273,7 +273,7 @@ impl Connection {
             // The client sent more, or has ended: epoll would report that in every pass. No other
             // event comes, since this state has no deadline, and the run queue does not have it.
             (awaiting @ State::AwaitingAnswer(_), _) => {
-                Ok(Transition(awaiting, Next::Wait(EventFlags::empty())))
+                Ok(Transition(awaiting, Next::Epoll(EventFlags::empty())))
             }
 
             (State::Waiting(waiting), Event::Socket) => {

@@ -103,7 +103,7 @@ impl Pair {
     }
 
     fn tag(&self) -> String {
-        self.store().list.first("red").unwrap().json.tag().to_string()
+        self.store().list.find("red").unwrap().json.tag().to_string()
     }
 
     /// A request that waits for a change of the color for so many seconds.
@@ -163,7 +163,7 @@ fn every_state_has_a_deadline_in_every_phase_but_while_an_answer_is_made() {
 #[test]
 fn what_is_overdue_is_told_closed_and_counted_by_its_state() {
     use Closing::{Idle, NoRoom, Request, Unread};
-    let read = Next::Wait(EventFlags::IN);
+    let read = Next::Epoll(EventFlags::IN);
     for (name, is_evicted, next, responses, counted) in [
         ("new", false, Next::Close, vec![], Some(Idle)),
         ("reading", false, read, vec![(408, true)], Some(Request)),
@@ -205,25 +205,25 @@ fn more_bytes_of_a_request_give_it_no_more_time() {
 #[test]
 fn a_wait_ends_with_a_change_or_with_its_time() {
     let mut pair = Pair::new("1");
-    assert_eq!(pair.send(1, &pair.waiting(60)), Next::Wait(EventFlags::IN));
+    assert_eq!(pair.send(1, &pair.waiting(60)), Next::Epoll(EventFlags::IN));
     assert!(pair.received().is_empty());
     // changed and changed back
     pair.change_red("2");
     pair.change_red("1");
-    assert_eq!(pair.advance(Event::Turn), Next::Wait(EventFlags::IN));
+    assert_eq!(pair.advance(Event::Turn), Next::Epoll(EventFlags::IN));
     assert!(pair.received().is_empty());
     pair.change_red("2");
-    assert_eq!(pair.advance(Event::Turn), Next::Wait(EventFlags::IN));
+    assert_eq!(pair.advance(Event::Turn), Next::Epoll(EventFlags::IN));
     assert_eq!(pair.received(), [(200, false)]);
-    assert_eq!(pair.send(2, &pair.waiting(60)), Next::Wait(EventFlags::IN));
+    assert_eq!(pair.send(2, &pair.waiting(60)), Next::Epoll(EventFlags::IN));
     pair.now = 62;
-    assert_eq!(pair.advance(Event::Overdue), Next::Wait(EventFlags::IN));
+    assert_eq!(pair.advance(Event::Overdue), Next::Epoll(EventFlags::IN));
     assert_eq!(pair.received(), [(304, false)]);
     // whatever comes first after a change, the answer is true
     for (event, value) in [(Event::Socket, "3"), (Event::Overdue, "4")] {
         pair.send(63, &pair.waiting(60));
         pair.change_red(value);
-        assert_eq!(pair.advance(event), Next::Wait(EventFlags::IN));
+        assert_eq!(pair.advance(event), Next::Epoll(EventFlags::IN));
         assert_eq!(pair.received(), [(200, false)], "{event:?}");
     }
 }
@@ -245,7 +245,7 @@ fn a_wait_ends_with_another_request_the_end_of_the_client_a_stop_and_the_limit()
     assert_eq!(pair.advance(Event::Socket), Next::Close);
     assert!(pair.received().is_empty());
     for (phase, event, next) in [
-        (Phase::Stopping, Event::Overdue, Next::Wait(EventFlags::IN)),
+        (Phase::Stopping, Event::Overdue, Next::Epoll(EventFlags::IN)),
         // its place is needed at once
         (Phase::AboveLimit, Event::Evicted, Next::Close),
     ] {
@@ -258,7 +258,7 @@ fn a_wait_ends_with_another_request_the_end_of_the_client_a_stop_and_the_limit()
     let mut pair = Pair::new("1");
     pair.phase = Phase::AboveLimit;
     let request = pair.waiting(60);
-    assert_eq!(pair.send(1, &request), Next::Wait(EventFlags::IN));
+    assert_eq!(pair.send(1, &request), Next::Epoll(EventFlags::IN));
     assert!(pair.received().is_empty());
     // what is behind it already is answered in order, and at once
     let mut pair = Pair::new("1");
@@ -285,7 +285,7 @@ fn a_change_before_the_wait_is_not_missed() {
         next
     };
     assert_eq!(pair.with_context(begin), Next::Queue);
-    assert_eq!(pair.advance(Event::Turn), Next::Wait(EventFlags::IN));
+    assert_eq!(pair.advance(Event::Turn), Next::Epoll(EventFlags::IN));
     assert_eq!(pair.received(), [(200, false)]);
 }
 
@@ -297,9 +297,9 @@ fn a_wait_for_a_long_list_that_has_changed_does_not_end_without_an_answer() {
     let tag = pair.store().list.version().envelope().tag();
     let fields = format!("Host: a\r\nIf-None-Match: {tag}\r\nPrefer: wait=60\r\n");
     let request = format!("GET /colors HTTP/1.1\r\n{fields}\r\n");
-    assert_eq!(pair.send(1, &request), Next::Wait(EventFlags::IN));
+    assert_eq!(pair.send(1, &request), Next::Epoll(EventFlags::IN));
     pair.change_red(&(long + "y"));
-    assert_eq!(pair.advance(Event::Evicted), Next::Wait(EventFlags::IN));
+    assert_eq!(pair.advance(Event::Evicted), Next::Epoll(EventFlags::IN));
     pair.pool.join();
     let Some(Mail::Answer(_, answer)) = pair.worker.inbox.take().pop() else { panic!("none") };
     pair.phase = Phase::AboveLimit;

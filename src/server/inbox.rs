@@ -50,9 +50,9 @@ impl Inbox {
 
     pub(super) fn post(&self, mail: Mail) {
         let was_empty = {
-            let mut waiting = self.mail.lock().unwrap_or_else(PoisonError::into_inner);
-            waiting.push(mail);
-            waiting.len() == 1
+            let mut posted = self.mail.lock().unwrap_or_else(PoisonError::into_inner);
+            posted.push(mail);
+            posted.len() == 1
         };
         if was_empty {
             self.wake();

@@ -16,7 +16,8 @@ use crate::http::Request;
 /// KiB.
 const MEMORY_MAX: usize = 32 * 1024 * 1024;
 
-/// The same where the control group allows the process very little: 32 requests of 64 KiB.
+/// Least value that [`memory_max`] takes for a small limit of the control group: 32 requests of 64
+/// KiB.
 const MEMORY_MIN: usize = 2 * 1024 * 1024;
 
 /// A connection with no more bytes than this does not count, so that small requests are served
@@ -136,8 +137,8 @@ impl Quota {
         }
     }
 
-    /// Whether the connection would exceed [`Shared::memory_max`] with this many bytes. It may while
-    /// the others use up to half of that: otherwise a longer content could never be sent.
+    /// Whether the connection would exceed [`Shared::memory_max`] with this many bytes. It may
+    /// while the others use up to half of that: otherwise a longer content could never be sent.
     pub(super) fn would_exceed(&self, bytes: usize) -> bool {
         let others = self.shared.memory.load(Relaxed).saturating_sub(self.memory);
         let max = self.shared.memory_max;

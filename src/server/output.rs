@@ -90,7 +90,7 @@ impl Output {
         matches!(self.content, Content::None) && self.buffer.len() < BATCH_BYTES
     }
 
-    /// Whether to send the output takes much longer than to send a color.
+    /// Whether the content has at least [`LONG_BYTES`].
     pub(super) fn is_long(&self) -> bool {
         self.content.bytes().len() >= LONG_BYTES
     }
@@ -166,14 +166,6 @@ mod tests {
 
     use super::*;
 
-    const COMMON: CommonFields<'_> = CommonFields {
-        date: "",
-        keep_alive: None,
-        allowed_origin: None,
-        varies_by_origin: false,
-        is_private: false,
-    };
-
     #[test]
     fn all_of_it_arrives_once_however_often_the_reader_makes_room() {
         let (ours, mut theirs) = UnixStream::pair().expect("a pair of sockets");
@@ -183,7 +175,7 @@ mod tests {
         let length = output.push(
             &mut Response::new(StatusCode(200), Content::Own(json.clone())),
             false,
-            &COMMON,
+            &CommonFields::default(),
         );
         assert!(length > json.len() && !output.takes_more());
         let (mut rounds, mut received) = (0, Vec::new());
@@ -204,8 +196,8 @@ mod tests {
     fn short_responses_go_together() {
         let mut output = Output::default();
         output.push_continue();
-        output.push(&mut Response::error(StatusCode(404), "none"), false, &COMMON);
-        output.push(&mut Response::error(StatusCode(404), "none"), true, &COMMON);
+        output.push(&mut Response::error(StatusCode(404), "none"), false, &CommonFields::default());
+        output.push(&mut Response::error(StatusCode(404), "none"), true, &CommonFields::default());
         let Some([bytes, b""]) = output.rest() else { panic!("one buffer") };
         let text = str::from_utf8(bytes).unwrap();
         assert_eq!(

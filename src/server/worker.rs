@@ -266,7 +266,7 @@ impl Worker {
             self.next_check = Some(self.next_check.map_or(check, |earlier| earlier.min(check)));
         }
         let wanted = match next {
-            Next::Wait(flags) => flags,
+            Next::Epoll(flags) => flags,
             Next::Queue => {
                 if !replace(&mut entry.queued, true) {
                     self.run_queue.push_back((id, Event::Turn));

@@ -199,7 +199,7 @@ fn nobody_who_waits_is_forgotten() {
         let list = &shared.service.store.list;
         let tag_of = |target: &str| match target {
             "/colors" => list.version().envelope().tag().to_string(),
-            _ => list.first("red").unwrap().json.tag().to_string(),
+            _ => list.find("red").unwrap().json.tag().to_string(),
         };
         for _ in 0..random.usize(..40) {
             let client = random.usize(..6);

@@ -10,9 +10,6 @@ use tiny_http::Method;
 use crate::http::{has_valid_escapes, split_absolute_form};
 use crate::options::BasePath;
 
-/// Longest path in a Location, in bytes: nginx takes 4 KiB of response head, most others 8 KiB.
-const LOCATION_BYTES_MAX: usize = 3500;
-
 /// What a request asks for. An operation on one color has its name.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Operation<'a> {
@@ -88,21 +85,6 @@ const FORM: &str = "the request target has to be a path, as in /colors";
 /// When a percent escape is cut short, not hexadecimal, or the decoded bytes are not UTF-8: 400.
 const ESCAPE: &str = "the path has a bad percent escape, or one that does not decode to UTF-8";
 
-/// The path of the color `name`, for a Location field (RFC 3986 §3.3).
-///
-/// `None` if not all clients could follow it: if the name has a dot segment, which clients
-/// remove even as `%2E` (URL standard), and proxies behind `%2F`; if it has a NUL, which
-/// proxies refuse; or if the path is longer than [`LOCATION_BYTES_MAX`].
-pub(super) fn location_of(base: &BasePath, name: &str) -> Option<String> {
-    /// All but the unreserved characters of RFC 3986 §2.3.
-    const RESERVED: &AsciiSet =
-        &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-    let path = format!("{}/colors/{}", base.as_str(), utf8_percent_encode(name, RESERVED));
-    let has_dot_segment = name.split('/').any(|segment| matches!(segment, "." | ".."));
-    let is_reachable = !has_dot_segment && !name.contains('\0');
-    (is_reachable && path.len() <= LOCATION_BYTES_MAX).then_some(path)
-}
-
 /// Finds out what a request target names below `base`. Fails with what is malformed.
 ///
 /// The path is split at `/` first, then each segment is percent-decoded, so `%2F` is part of a
@@ -155,6 +137,24 @@ pub(super) fn parse<'a>(
         (first, second, None) => Target::Path(first.unwrap_or_default(), second),
         _ => Target::Unknown,
     })
+}
+
+/// Longest path in a Location, in bytes: nginx takes 4 KiB of response head, most others 8 KiB.
+const LOCATION_BYTES_MAX: usize = 3500;
+
+/// The path of the color `name`, for a Location field (RFC 3986 §3.3).
+///
+/// `None` if not all clients could follow it: if the name has a dot segment, which clients
+/// remove even as `%2E` (URL standard), and proxies behind `%2F`; if it has a NUL, which
+/// proxies refuse; or if the path is longer than [`LOCATION_BYTES_MAX`].
+pub(super) fn location_of(base: &BasePath, name: &str) -> Option<String> {
+    /// All but the unreserved characters of RFC 3986 §2.3.
+    const RESERVED: &AsciiSet =
+        &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+    let path = format!("{}/colors/{}", base.as_str(), utf8_percent_encode(name, RESERVED));
+    let has_dot_segment = name.split('/').any(|segment| matches!(segment, "." | ".."));
+    let is_reachable = !has_dot_segment && !name.contains('\0');
+    (is_reachable && path.len() <= LOCATION_BYTES_MAX).then_some(path)
 }
 
 #[cfg(test)]

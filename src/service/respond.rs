@@ -16,6 +16,9 @@ use crate::logging::excerpt;
 use crate::options::AccessLog;
 use crate::store::{Action, Change, Color, DatabaseError, JsonError, Outcome, json};
 
+/// What the log says of a change that leaves everything as it is.
+const UNCHANGED: &str = "unchanged";
+
 /// To parse a longer content takes more time than the rest of a request.
 const LONG_CONTENT_BYTES: usize = 16 * 1024;
 
@@ -40,10 +43,10 @@ impl Service {
         // A list that is replaced may be a long one, which has to be freed.
         let takes_long = content.len() > LONG_CONTENT_BYTES || operation == Operation::ReplaceAll;
         if !context.may_take_long && !request.is_safe() && takes_long {
-            return Answer::OnPool;
+            return Answer::TakesLong;
         }
-        let find = |name: &str| self.store.list.first(name);
-        let write = |action| self.write(change_of(request, action), context);
+        let find = |name: &str| self.store.list.find(name);
+        let write = |action| self.write(self.change_of(request, action), context);
         match operation {
             Operation::ReadAll => self.read_all(request, context),
             Operation::Create => write(json::from_create(content).map(Action::Create)),
@@ -54,7 +57,7 @@ impl Service {
             },
             Operation::Update(name) if request.kept().conditions.need_absence() => {
                 let create = json::from_create_named(&name, content).map(Action::CreateAbsent);
-                let change = change_of(request, create).map_err(|refusal| match find(&name) {
+                let change = self.change_of(request, create).map_err(|refusal| match find(&name) {
                     // Where the color exists, 412 comes before what is wrong with the request.
                     Some(_) => condition_failed(),
                     None => refusal,
@@ -66,11 +69,11 @@ impl Service {
                     let color = value.map(|value| Color::new(&name, &value));
                     Action::Update(name.to_string(), color)
                 });
-                self.write_color(&name, change_of(request, update), context)
+                self.write_color(&name, self.change_of(request, update), context)
             }
             Operation::Delete(name) => {
                 let delete = Ok(Action::Delete(name.to_string()));
-                self.write_color(&name, change_of(request, delete), context)
+                self.write_color(&name, self.change_of(request, delete), context)
             }
             Operation::Health => Answer::Ready(self.health(request)),
             Operation::Metrics => Answer::Ready(self.metrics()),
@@ -84,10 +87,33 @@ impl Service {
         let list = &self.store.list;
         let envelope = match list.ready_envelope() {
             Some(envelope) => envelope,
-            None if !context.may_take_long => return Answer::OnPool,
+            None if !context.may_take_long => return Answer::TakesLong,
             None => Arc::clone(list.version().envelope()),
         };
         read_or_wait(request, envelope, || Subject::List)
+    }
+
+    /// The change that a request asks for, unless its content or its conditions are malformed.
+    fn change_of(
+        &self,
+        request: &Request,
+        action: Result<Action, JsonError>,
+    ) -> Result<Change, Response> {
+        // DELETE ignores its content, which may have any coding.
+        if let Some(coding) = &request.kept().content_coding
+            && !request.content.is_empty()
+            && request.method != Method::Delete
+        {
+            let message =
+                format!("the content has the coding {}, send it without one", excerpt(coding));
+            let error = Response::error(StatusCode(415), message);
+            // RFC 9110 §15.5.16: Accept-Encoding says which content codings would have been
+            // accepted.
+            return Err(Response { fields: vec![("Accept-Encoding", "identity".into())], ..error });
+        }
+        let action = action.map_err(bad_request)?;
+        let conditions = request.kept().conditions.well_formed().map_err(bad_request)?;
+        Ok(Change::new(action, conditions.clone()))
     }
 
     /// Makes a change of a list in memory, or asks to have it saved, unless the request for it is
@@ -102,7 +128,7 @@ impl Service {
         }
         let list = &self.store.list;
         if !context.may_take_long && list.takes_long(&change) {
-            return Answer::OnPool;
+            return Answer::TakesLong;
         }
         Answer::Ready(self.respond_to_outcome(Ok(list.change(&change))))
     }
@@ -115,7 +141,7 @@ impl Service {
         change: Result<Change, Response>,
         context: RequestContext,
     ) -> Answer {
-        let change = change.map_err(|refusal| match self.store.list.first(name) {
+        let change = change.map_err(|refusal| match self.store.list.find(name) {
             Some(_) => refusal,
             None => no_such_color(),
         });
@@ -146,14 +172,14 @@ impl Service {
                 let log_detail = detail(&|| format!("value {}", excerpt(&color.fields().value)));
                 changed(color, log_detail)
             }
-            Ok(Outcome::Unchanged(color, why)) => {
-                Response { is_change: false, ..changed(color, why.into()) }
+            Ok(Outcome::Unchanged(color)) => {
+                Response { is_change: false, ..changed(color, UNCHANGED.into()) }
             }
             Ok(Outcome::Deleted(color)) => changed(color, "".into()),
             Ok(Outcome::ReplacedAll { list, before }) => {
                 let log_detail = detail(&|| match before {
                     Some(before) => format!("{before} -> {} colors", list.len()),
-                    None => "unchanged: same colors".to_owned(),
+                    None => UNCHANGED.to_owned(),
                 });
                 let is_change = before.is_some();
                 let content = Content::Shared(Arc::clone(list.envelope()));
@@ -206,24 +232,6 @@ impl Service {
             is_private: self.options.private,
         }
     }
-}
-
-/// The change that a request asks for, unless its content or its conditions are malformed.
-fn change_of(request: &Request, action: Result<Action, JsonError>) -> Result<Change, Response> {
-    // DELETE ignores its content, which may have any coding.
-    if let Some(coding) = &request.kept().content_coding
-        && !request.content.is_empty()
-        && request.method != Method::Delete
-    {
-        let message =
-            format!("the content has the coding {}, send it without one", excerpt(coding));
-        let error = Response::error(StatusCode(415), message);
-        // RFC 9110 §15.5.16: Accept-Encoding says which content codings would have been accepted.
-        return Err(Response { fields: vec![("Accept-Encoding", "identity".into())], ..error });
-    }
-    let action = action.map_err(bad_request)?;
-    let conditions = request.kept().conditions.well_formed().map_err(bad_request)?;
-    Ok(Change::new(action, conditions.clone()))
 }
 
 fn bad_request(error: impl Display) -> Response {

@@ -13,8 +13,6 @@ pub(crate) struct Change {
     /// Evaluated when the change is made: against the tag of the color, or against that of the list
     /// for a create and a new list.
     conditions: Conditions,
-    /// Whether a condition depends on the tag of the list, which may take long to compute.
-    pub(super) needs_tag_of_list: bool,
 }
 
 /// The operations that change the list (docs/http.md, Colors).
@@ -40,8 +38,8 @@ pub(crate) enum Outcome {
     Created { color: Color, is_first: bool },
     /// The color has a new value. This is the color as it is now.
     Updated(Color),
-    /// The color stays as it is, and why.
-    Unchanged(Color, &'static str),
+    /// The color stays as it is.
+    Unchanged(Color),
     /// The color is removed. This is the color as it was.
     Deleted(Color),
     /// The list has these colors now. `before`: how many it had; `None` if they are the same.
@@ -67,10 +65,14 @@ impl Outcome {
 
 impl Change {
     pub(crate) fn new(action: Action, conditions: Conditions) -> Self {
+        Self { action, conditions }
+    }
+
+    /// Whether a condition depends on the tag of the list, which may take long to compute.
+    pub(super) fn needs_tag_of_list(&self) -> bool {
         // The conditions of the other actions are on one color.
-        let is_of_list = matches!(action, Action::Create(_) | Action::ReplaceAll(_));
-        let needs_tag_of_list = is_of_list && conditions.need_tag();
-        Self { action, conditions, needs_tag_of_list }
+        let is_of_list = matches!(self.action, Action::Create(_) | Action::ReplaceAll(_));
+        is_of_list && self.conditions.need_tag()
     }
 
     /// The list that is to replace the whole one.
@@ -98,10 +100,10 @@ impl Change {
                 (Outcome::ConditionFailed, vec![])
             }
             (Action::Update(_, None), Some((_, color))) => {
-                (Outcome::Unchanged(color.clone(), "unchanged: no value"), vec![])
+                (Outcome::Unchanged(color.clone()), vec![])
             }
             (Action::Update(_, Some(updated)), Some((_, color))) if updated == color => {
-                (Outcome::Unchanged(color.clone(), "unchanged: same value"), vec![])
+                (Outcome::Unchanged(color.clone()), vec![])
             }
             (Action::Update(_, Some(updated)), Some((id, _))) => {
                 (Outcome::Updated(updated.clone()), vec![Edit::Update(id, updated.clone())])
@@ -192,14 +194,8 @@ mod tests {
             update(Some("3")),
             (Outcome::Updated(color("a", "3")), vec![Edit::Update(1, color("a", "3"))])
         );
-        assert_eq!(
-            update(None),
-            (Outcome::Unchanged(color("a", "1"), "unchanged: no value"), vec![])
-        );
-        assert_eq!(
-            update(Some("1")),
-            (Outcome::Unchanged(color("a", "1"), "unchanged: same value"), vec![])
-        );
+        assert_eq!(update(None), (Outcome::Unchanged(color("a", "1")), vec![]));
+        assert_eq!(update(Some("1")), (Outcome::Unchanged(color("a", "1")), vec![]));
     }
 
     #[test]

@@ -15,6 +15,9 @@ use crate::blob::Blob;
 /// millisecond.
 const SHORT_LIST_BYTES: usize = 64 * 1024;
 
+/// What comes before and after the colors in the envelope. A line feed ends every content.
+const ENVELOPE: [&[u8]; 2] = [br#"{"data":["#, b"]}\n"];
+
 /// All colors in stored order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Colors {
@@ -71,27 +74,6 @@ impl Colors {
         let index = same.clone().map(|same| same[0]).collect();
         let duplicates = same.flat_map(|same| &same[1..]).copied().collect();
         Self { colors, index, duplicates, hasher, bytes, envelope: Arc::default() }
-    }
-
-    /// Adds the last color of the list to the index.
-    fn add_to_index(&mut self, id: i64, color: &Color) {
-        let hash = self.hasher.hash_one(&*color.name());
-        if self.index.contains_key(&hash) {
-            self.duplicates.insert((hash, id));
-        } else {
-            self.index.insert(hash, id);
-        }
-    }
-
-    fn remove_from_index(&mut self, id: i64, color: &Color) {
-        let hash = self.hasher.hash_one(&*color.name());
-        if self.duplicates.remove(&(hash, id)).is_none() {
-            self.index.remove(&hash);
-            let next = self.duplicates.get_next(&(hash, id)).filter(|next| next.0 == hash).copied();
-            if let Some(next) = next.and_then(|next| self.duplicates.remove(&next)) {
-                self.index.insert(hash, next.1);
-            }
-        }
     }
 
     /// The number of colors, duplicates included.
@@ -162,6 +144,27 @@ impl Colors {
         (envelope, color_before, list_before)
     }
 
+    /// Adds the last color of the list to the index.
+    fn add_to_index(&mut self, id: i64, color: &Color) {
+        let hash = self.hasher.hash_one(&*color.name());
+        if self.index.contains_key(&hash) {
+            self.duplicates.insert((hash, id));
+        } else {
+            self.index.insert(hash, id);
+        }
+    }
+
+    fn remove_from_index(&mut self, id: i64, color: &Color) {
+        let hash = self.hasher.hash_one(&*color.name());
+        if self.duplicates.remove(&(hash, id)).is_none() {
+            self.index.remove(&hash);
+            let next = self.duplicates.get_next(&(hash, id)).filter(|next| next.0 == hash).copied();
+            if let Some(next) = next.and_then(|next| self.duplicates.remove(&next)) {
+                self.index.insert(hash, next.1);
+            }
+        }
+    }
+
     /// The length of the envelope in bytes, without making it.
     pub(crate) fn envelope_len(&self) -> usize {
         // There is a comma between each two colors.
@@ -212,9 +215,6 @@ impl Colors {
         self.colors.keys().eq(other.colors.keys())
     }
 }
-
-/// What comes before and after the colors in the envelope. A line feed ends every content.
-const ENVELOPE: [&[u8]; 2] = [br#"{"data":["#, b"]}\n"];
 
 impl FromIterator<Color> for Colors {
     /// These colors with new ids, from 1 on.

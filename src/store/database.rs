@@ -51,6 +51,7 @@
 //! [`TRY_TIME`]: open_database::TRY_TIME
 
 mod data_path;
+mod database_status;
 mod error;
 mod locks;
 mod new_file;
@@ -59,6 +60,7 @@ mod rows;
 mod wal_files;
 
 pub(crate) use data_path::{check_writable, locate};
+pub(crate) use database_status::DatabaseStatus;
 pub(crate) use error::DatabaseError;
 pub(crate) use locks::lock_file;
 pub(crate) use new_file::{check_new_file, lock_or_make};

@@ -24,10 +24,10 @@ pub(crate) struct SharedList {
     current: Mutex<Colors>,
     /// Representations of which clients have received a part, in the order in which the first one
     /// did.
-    unsent: Mutex<Vec<Weak<Blob>>>,
+    partly_sent: Mutex<Vec<Weak<Blob>>>,
     /// How many representations were withdrawn so far.
     withdrawn: AtomicUsize,
-    /// Bytes that those of them may take which the list does not have any more.
+    /// Most bytes of partly sent representations that are not in the list any more.
     old_max: usize,
     notify: ChangeListener,
 }
@@ -41,7 +41,13 @@ impl SharedList {
     pub(super) fn new(colors: Colors, memory_max: usize, notify: ChangeListener) -> Self {
         let old_max = OLD_FACTOR * memory_max;
         let current = Mutex::new(colors);
-        Self { current, unsent: Mutex::default(), withdrawn: AtomicUsize::new(0), old_max, notify }
+        Self {
+            current,
+            partly_sent: Mutex::default(),
+            withdrawn: AtomicUsize::new(0),
+            old_max,
+            notify,
+        }
     }
 
     /// Poisoning is ignored: an edit is decided and made under one lock, so that it fits the list,
@@ -56,7 +62,7 @@ impl SharedList {
     }
 
     /// The first color of this name.
-    pub(crate) fn first(&self, name: &str) -> Option<Color> {
+    pub(crate) fn find(&self, name: &str) -> Option<Color> {
         self.lock().find(name).map(|(_, color)| color.clone())
     }
 
@@ -74,14 +80,14 @@ impl SharedList {
     }
 
     /// Notes that a client has received a part of a representation.
-    pub(crate) fn note_unsent(&self, blob: &Arc<Blob>) {
+    pub(crate) fn note_partly_sent(&self, blob: &Arc<Blob>) {
         {
-            let mut unsent = self.unsent.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut partly_sent = self.partly_sent.lock().unwrap_or_else(PoisonError::into_inner);
             let is_known = |known: &Weak<Blob>| known.as_ptr() == Arc::as_ptr(blob);
-            if !blob.may_be_withdrawn() || unsent.iter().any(is_known) {
+            if !blob.may_be_withdrawn() || partly_sent.iter().any(is_known) {
                 return;
             }
-            unsent.push(Arc::downgrade(blob));
+            partly_sent.push(Arc::downgrade(blob));
         }
         self.withdraw_old();
     }
@@ -96,17 +102,17 @@ impl SharedList {
     /// `old_max`, and more than [`LONGEST_FACTOR`] times the longest of them. The newest, up to
     /// half of that, stay. Whoever is still being sent another one is then closed.
     fn withdraw_old(&self) {
-        let unsent: Vec<_> = {
-            let mut unsent = self.unsent.lock().unwrap_or_else(PoisonError::into_inner);
-            unsent.retain(|blob| blob.strong_count() > 0);
-            unsent.iter().filter_map(Weak::upgrade).collect()
+        let partly_sent: Vec<_> = {
+            let mut partly_sent = self.partly_sent.lock().unwrap_or_else(PoisonError::into_inner);
+            partly_sent.retain(|blob| blob.strong_count() > 0);
+            partly_sent.iter().filter_map(Weak::upgrade).collect()
         };
-        if unsent.is_empty() {
+        if partly_sent.is_empty() {
             return;
         }
         let version = self.version();
         let is_old = |blob: &&Arc<Blob>| !blob.is_withdrawn() && !version.contains(blob);
-        let old: Vec<_> = unsent.iter().filter(is_old).collect();
+        let old: Vec<_> = partly_sent.iter().filter(is_old).collect();
         let lengths = old.iter().map(|blob| blob.bytes().len());
         let max = self.old_max.max(LONGEST_FACTOR * lengths.clone().max().unwrap_or(0));
         let mut bytes: usize = lengths.sum();
@@ -126,13 +132,13 @@ impl SharedList {
     /// Whether it may take long to decide on a change: the tag of a long list is needed, which may
     /// have to be computed first.
     pub(crate) fn takes_long(&self, change: &Change) -> bool {
-        change.needs_tag_of_list && !self.lock().is_short()
+        change.needs_tag_of_list() && !self.lock().is_short()
     }
 
     /// Makes a change, or finds that it cannot be made.
     pub(crate) fn change(&self, change: &Change) -> Outcome {
         // A new list is compared with the one that it replaces, which takes as long as a tag.
-        if change.needs_tag_of_list || change.new_list().is_some() {
+        if change.needs_tag_of_list() || change.new_list().is_some() {
             self.change_list(change)
         } else {
             self.change_color(change)
@@ -183,7 +189,7 @@ impl SharedList {
             }
         }
         match change.new_list() {
-            Some(list) if !change.needs_tag_of_list => {
+            Some(list) if !change.needs_tag_of_list() => {
                 let before = Some(self.version().len());
                 self.replace(list.clone());
                 Outcome::ReplacedAll { list: list.clone(), before }
@@ -272,11 +278,11 @@ mod tests {
         let color = |id| Arc::clone(&version.get(id).unwrap().json);
         let page = Arc::new(Blob::new(long.into_bytes()));
         let current = [color(1), color(2), page];
-        current.iter().for_each(|blob| list.note_unsent(blob));
+        current.iter().for_each(|blob| list.note_partly_sent(blob));
         let mut old = Vec::new();
         for (number, expected) in [0, 0, 2, 2, 4].into_iter().enumerate() {
             let envelope = list.envelope();
-            list.note_unsent(&envelope);
+            list.note_partly_sent(&envelope);
             old.push(envelope);
             append(&list, &number.to_string());
             let withdrawn: Vec<_> = old.iter().map(|blob| blob.is_withdrawn()).collect();
@@ -287,7 +293,7 @@ mod tests {
         // what nobody holds takes nothing
         drop(old);
         let envelope = list.envelope();
-        list.note_unsent(&envelope);
+        list.note_partly_sent(&envelope);
         append(&list, "last");
         assert!(!envelope.is_withdrawn());
     }
@@ -298,7 +304,7 @@ mod tests {
             SharedList::new([Color::new("a", "")].into_iter().collect(), 0, Box::new(|_| ()));
         let envelopes = [0, 1].map(|number: usize| {
             let envelope = list.envelope();
-            list.note_unsent(&envelope);
+            list.note_partly_sent(&envelope);
             append(&list, &number.to_string());
             envelope
         });

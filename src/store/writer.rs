@@ -9,13 +9,16 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use super::POLL_INTERVAL;
 use super::database::{BUSY_TIME, TRY_TIME};
 use super::{
     Change, ChangeListener, Colors, Database, DatabaseError, DatabaseStatus, Deliver, Outcome,
     SharedList, Storage, Store,
 };
 use crate::logging;
+
+/// How often the writer looks for commits of other programs while it has no changes. Readers may
+/// miss such a commit for this long.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// When the changes of one commit have taken this long to make, the others are left for the next
 /// commit. So the outcomes of the first changes do not wait for all.
@@ -76,7 +79,7 @@ impl Writer {
         while closed.is_none() || !unsaved.is_empty() {
             let mut first = None;
             if unsaved.is_empty() {
-                match self.messages.recv_timeout(POLL_INTERVAL) {
+                match self.messages.recv_timeout(LOOK_INTERVAL) {
                     Ok(message) => first = Some(message),
                     Err(RecvTimeoutError::Timeout) => {
                         self.look_or_retry();

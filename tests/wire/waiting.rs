@@ -1,4 +1,4 @@
-//! `Prefer: wait` holds a conditional GET until there is something new (docs/http.md, Wait for a
+//! `Prefer: wait` holds a conditional GET until there is something new (docs/http.md, Waiting for a
 //! change).
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -68,7 +68,7 @@ impl Connection {
             Answer::Wait(subject, not_modified) => {
                 return self.begin_wait(pending, &subject, not_modified, context);
             }
-            Answer::OnPool => {
+            Answer::TakesLong => {
                 self.output.send(&self.socket)?;
                 let request = Arc::clone(&pending.request);
                 let request_context =
@@ -110,7 +110,7 @@ impl Connection {
     fn await_answer(pending: Pending) -> Transition {
         // Epoll goes on to watch for IN: few clients send more before their answer, and to stop
         // watching costs a system call. If a client does send more, `Socket` stops it.
-        Transition(State::AwaitingAnswer(pending), Next::Wait(EventFlags::IN))
+        Transition(State::AwaitingAnswer(pending), Next::Epoll(EventFlags::IN))
     }
 
     /// Appends the response to a request whose answer came later, sends it, and notes how long it
@@ -163,7 +163,9 @@ impl Connection {
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
         match self.ask_service(&waiting.request, context) {
-            Answer::Wait(..) => Ok(Transition(State::Waiting(waiting), Next::Wait(EventFlags::IN))),
+            Answer::Wait(..) => {
+                Ok(Transition(State::Waiting(waiting), Next::Epoll(EventFlags::IN)))
+            }
             answer => {
                 self.received_at = context.now;
                 self.go_on(waiting.into_pending(), answer, context)

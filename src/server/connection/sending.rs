@@ -136,12 +136,13 @@ impl Connection {
     ) -> io::Result<Transition> {
         if sent != Sent::All {
             if let Some(blob) = self.output.shared_content() {
-                context.shared.service.store.list.note_unsent(blob);
+                context.shared.service.store.list.note_partly_sent(blob);
             }
-            let next = if sent == Sent::Enough { Next::Queue } else { Next::Wait(EventFlags::OUT) };
+            let next =
+                if sent == Sent::Enough { Next::Queue } else { Next::Epoll(EventFlags::OUT) };
             return Ok(Transition(State::Sending { then, since }, next));
         }
-        let read = Next::Wait(EventFlags::IN);
+        let read = Next::Epoll(EventFlags::IN);
         match then {
             AfterSend::Resume if !self.parser.is_idle() => {
                 return Ok(Transition(State::Receiving { since }, Next::Queue));
@@ -172,8 +173,8 @@ impl Connection {
         let left = left.saturating_sub(dropped.unwrap_or(0));
         let next = match dropped {
             Some(0) => return Ok(Transition::close()),
-            _ if left == 0 => Next::Wait(EventFlags::empty()),
-            _ => Next::Wait(EventFlags::IN),
+            _ if left == 0 => Next::Epoll(EventFlags::empty()),
+            _ => Next::Epoll(EventFlags::IN),
         };
         Ok(Transition(State::Lingering { left, since }, next))
     }

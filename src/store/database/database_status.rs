@@ -29,7 +29,7 @@ pub(crate) struct DatabaseStatus {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Progress {
     /// Why the last one failed; `None` if it succeeded.
-    pub(super) failure: Option<DatabaseError>,
+    pub(crate) failure: Option<DatabaseError>,
     /// When the one that is under way began, or last began to wait for the write lock.
     begun: Option<Instant>,
     /// When changes were last saved; `None` before the first since the start.
@@ -62,13 +62,13 @@ impl DatabaseStatus {
     }
 
     /// Starts the time of the save again, since the save waits for another program.
-    pub(super) fn restart_clock(&self) {
+    pub(crate) fn restart_clock(&self) {
         self.lock().begun = Some(Instant::now());
     }
 
     /// Runs a save or a look, and notes when it began and whether it has failed. A panic counts as
     /// a failure.
-    pub(super) fn supervise<T>(
+    pub(crate) fn supervise<T>(
         &self,
         run: impl FnOnce() -> Result<T, DatabaseError>,
     ) -> Result<T, DatabaseError> {
@@ -87,7 +87,7 @@ impl DatabaseStatus {
         result
     }
 
-    pub(super) fn note_saved(&self) {
+    pub(crate) fn note_saved(&self) {
         self.lock().saved = Some(SystemTime::now());
     }
 }
