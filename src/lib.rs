@@ -191,9 +191,8 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
         Signals::handle(&is_starting, options.handles_hangup()).map_err(Failure::System)?;
     let (tokens, loaded) = load_tokens(options)?.unzip();
     let follower = Follower::new(options);
-    let source = load::find_source(options, follower.as_ref())?;
-    let path = source.path();
-    let lock = source.lock()?;
+    let mut source = load::find_source(options, follower.as_ref())?;
+    source.lock()?;
     let workers = options.worker_count();
     let memory_limit = server::control_group_limit();
     let memory_max = server::memory_max(memory_limit);
@@ -204,13 +203,13 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     let listeners = if is_activated { inherited } else { listen_all(options)? };
     let endpoints: Vec<_> = listeners.iter().map(|listener| listener.endpoint.clone()).collect();
     // One thread for answers that take long, and one each for the writer and the follower.
-    let others = 1 + usize::from(path.is_some()) + usize::from(follower.is_some());
+    let others = 1 + usize::from(options.data.is_some()) + usize::from(follower.is_some());
     let pool = start_pool(workers + others)?;
     let state = ServerState::new(workers, connections_max);
     let handles = WorkerHandle::all(&state).map_err(Failure::System)?;
     // FILE is made last: a start that gets no addresses or threads makes none.
-    let Opened { store, writer, details, is_new } =
-        load::open(source, lock, memory_max, server::change_listener(&handles))?;
+    let Opened { store, writer, details, path, is_new } =
+        load::open(source, memory_max, server::change_listener(&handles))?;
     // From here on SIGTERM does not end the process at once, but has the accept loop return.
     is_starting.store(false, SeqCst);
     if let Some(writer) = writer {

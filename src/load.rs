@@ -33,20 +33,19 @@ pub(crate) enum Source {
         seed: Option<(Colors, String)>,
         /// There is `--seed`, which is not read if FILE has a list.
         is_seed_given: bool,
+        /// FILE, once it is locked; `None` if there is none.
+        lock: Option<File>,
     },
 }
 
 impl Source {
-    /// FILE, without links, if the list is kept there.
-    pub(crate) fn path(&self) -> Option<PathBuf> {
-        if let Self::Database { path, .. } = self { Some(path.clone()) } else { None }
-    }
-
     /// Locks FILE if that exists. Creates none. Waits while another process of the service has the
     /// lock: that one may be stopping.
-    pub(crate) fn lock(&self) -> Result<Option<File>, Failure> {
-        let Self::Database { given, path, .. } = self else { return Ok(None) };
-        database::lock_file(path).map_err(|error| unusable(given, error))
+    pub(crate) fn lock(&mut self) -> Result<(), Failure> {
+        if let Self::Database { given, path, lock, .. } = self {
+            *lock = database::lock_file(path).map_err(|error| unusable(given, error))?;
+        }
+        Ok(())
     }
 }
 
@@ -58,6 +57,8 @@ pub(crate) struct Opened {
     /// For the first line of the log: the number of colors, where they come from, and whether
     /// changes are kept.
     pub(crate) details: String,
+    /// FILE, without links; `None` if the list is in memory.
+    pub(crate) path: Option<PathBuf>,
     /// FILE was made now. The log warns of that, since a start makes a new FILE in the mount point
     /// of a disk that is not mounted.
     pub(crate) is_new: bool,
@@ -76,14 +77,13 @@ pub(crate) fn find_source(
     database::check_writable(&path).map_err(failed)?;
     let seed = (!has_list).then(|| first_list(options, follower)).transpose()?;
     let given = file.to_owned();
-    Ok(Source::Database { given, path, seed, is_seed_given: options.seed.is_some() })
+    Ok(Source::Database { given, path, seed, is_seed_given: options.seed.is_some(), lock: None })
 }
 
 /// Opens the list: FILE, which it may have to make. `memory_max`: see [`Store::in_memory`].
 /// `notify` is called after each new version of the list.
 pub(crate) fn open(
     source: Source,
-    lock: Option<File>,
     memory_max: usize,
     notify: ChangeListener,
 ) -> Result<Opened, Failure> {
@@ -92,9 +92,9 @@ pub(crate) fn open(
             let count = count(colors.len());
             let details = format!("{count} from {name}, in memory: changes are lost when it stops");
             let store = Store::in_memory(colors, memory_max, notify);
-            Ok(Opened { store, writer: None, details, is_new: false })
+            Ok(Opened { store, writer: None, details, path: None, is_new: false })
         }
-        Source::Database { given, path, seed, is_seed_given } => {
+        Source::Database { given, path, seed, is_seed_given, lock } => {
             let failed = |error| unusable(&given, error);
             let (colors, name) = seed.unzip();
             let (lock, is_new) =
@@ -107,7 +107,7 @@ pub(crate) fn open(
             let (database, colors) = Database::open(&given, &path, lock).map_err(failed)?;
             let details = format!("{} kept in {}, {origin}", count(colors.len()), given.display());
             let (store, writer) = Writer::new(database, colors, memory_max, notify);
-            Ok(Opened { store, writer: Some(writer), details, is_new })
+            Ok(Opened { store, writer: Some(writer), details, path: Some(path), is_new })
         }
     }
 }
