@@ -16,7 +16,7 @@ use ureq::{Agent, Error};
 
 use crate::conditions::{Conditions, Tag};
 use crate::failure::Failure;
-use crate::followed::Followed;
+use crate::follow_status::FollowStatus;
 use crate::options::Options;
 use crate::service::only_token;
 use crate::store::{Action, Change, Colors, Store, json};
@@ -52,7 +52,7 @@ pub(crate) struct Follower {
     /// Of the list there.
     url: String,
     token_file: Option<PathBuf>,
-    pub(crate) followed: Arc<Followed>,
+    pub(crate) followed: Arc<FollowStatus>,
 }
 
 impl Follower {
@@ -77,7 +77,7 @@ impl Follower {
             agent: config.into(),
             url: format!("{base}/colors"),
             token_file: options.follow_token_file.clone(),
-            followed: Arc::new(Followed::new(base)),
+            followed: Arc::new(FollowStatus::new(base)),
         })
     }
 

@@ -36,7 +36,7 @@
 //! - what these three share
 //!   - `options`: options, from the command line and the environment
 //!   - `options/values`: the forms of their values
-//!   - `followed`: the service whose list this one has, and how it answers
+//!   - `follow_status`: the service whose list this one has, and how it answers
 //!   - `server_state`: the phase of the server, and how many connections there are
 //! - `store`: the list, in memory and on disk
 //!   - `store`: the list, and where it is kept
@@ -68,7 +68,7 @@
 //!   - `date`: times as text
 //! - what all of them may use
 //!   - `file_id`: which file is which
-//!   - `blob`: bytes with a tag that many share
+//!   - `representation`: bytes with a tag that many share
 //!   - `conditions`: entity tags, and If-Match and If-None-Match on them
 //!   - `signals`: stop the service, or have tokens read again
 //!   - `service_manager`: what systemd is told, heartbeats for its watchdog included
@@ -80,7 +80,7 @@
 //!
 //! **A read.**
 //!
-//! 1. A socket is readable: `Worker::serve` gives `Event::Socket` to `Connection::handle`.
+//! 1. A socket is readable: `Worker::serve` gives `Event::Socket` to `Connection::transition`.
 //!    `Connection::receive_requests` receives, and the `Parser` makes the `Request`.
 //! 2. `Service::respond` asks `Service::admit` which `Operation` that is. `Service::operate` finds
 //!    the color in the current version of the list, and makes the `Response`.
@@ -89,21 +89,21 @@
 //! **A change.**
 //!
 //! 1. `Service::operate` makes a `Change` of the content. Without `--data`, `SharedList::change`
-//!    edits the list. With it, the answer is `Answer::Save`: `Connection::go_on` gives the change
-//!    to the writer by `Store::submit`, and the connection is in `State::AwaitingAnswer`.
+//!    edits the list. With it, the answer is `Answer::Save`: `Connection::act_on_answer` gives the
+//!    change to the writer by `Store::submit`, and the connection is in `State::AwaitingAnswer`.
 //! 2. The `Writer` takes all changes that wait, finds the `Outcome` and the `Edit` of each on a
 //!    clone of the list, commits (FILE-wal is synced), and publishes the clone.
-//! 3. The outcome comes to the worker as `Mail::Outcome`, and so to `Connection::take_outcome`.
+//! 3. The outcome comes to the worker as `Mail::Outcome`, and so to `Connection::handle_outcome`.
 //!    `Service::respond_to_outcome` makes the response: 500 if the commit failed.
 //! 4. Who publishes a version says which edits have led to it: `Watches::mark` finds who waits for
-//!    these colors or for the list, and `Connection::ask_again` asks the service once more.
+//!    these colors or for the list, and `Connection::look_again` asks the service once more.
 //!
 //! **A deadline.**
 //!
 //! 1. After each event, `Connection::next_check` tells the worker when to look.
 //! 2. `Worker::end_overdue` asks `Connection::deadline` of all.
-//! 3. `Event::Overdue` reaches the table of states and events, `Connection::handle`: a 408, a 304
-//!    or the end.
+//! 3. `Event::Overdue` reaches the table of states and events, `Connection::transition`: a 408, a
+//!    304 or the end.
 //!
 //! **The stop.**
 //!
@@ -114,13 +114,12 @@
 
 #![forbid(unsafe_code)]
 
-mod blob;
 mod conditions;
 #[cfg(test)]
 mod documents_tests;
 mod failure;
 mod file_id;
-mod followed;
+mod follow_status;
 mod follower;
 #[cfg(fuzzing)]
 #[path = "../fuzz/seam/fuzzing.rs"]
@@ -130,6 +129,7 @@ mod load;
 mod logging;
 mod metrics;
 mod options;
+mod representation;
 mod server;
 mod server_state;
 mod service;

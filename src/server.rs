@@ -50,10 +50,10 @@
 //! - `Tokens::accepted` *: the hashes of the tokens.
 //! - `Limiter::rate` *: how many warnings were logged in this second.
 //! - `Inbox::mail`: what other threads have posted.
-//! - `Colors::envelope` and `Blob::tag` are made once, under locks of their own, and that may take
-//!   long. A worker makes those of short lists alone (`SharedList::ready_envelope`).
+//! - `Colors::envelope` and `Representation::tag` are made once, under locks of their own, and that
+//!   may take long. A worker makes those of short lists alone (`SharedList::ready_envelope`).
 //! - `DatabaseStatus::current`: whether saving works.
-//! - `Followed::answers`: how the service that is followed answers.
+//! - `FollowStatus::answers`: how the service that is followed answers.
 //!
 //! # Deadlines
 //!

@@ -16,11 +16,11 @@ use std::sync::Arc;
 
 pub(crate) use token::{LoadedTokens, Tokens, only_token};
 
-use crate::blob::Blob;
-use crate::followed::Followed;
+use crate::follow_status::FollowStatus;
 use crate::http::Response;
 use crate::metrics::Metrics;
 use crate::options::Options;
+use crate::representation::Representation;
 use crate::server_state::ServerState;
 use crate::store::{Change, Store};
 
@@ -31,12 +31,12 @@ pub(crate) struct Service {
     /// A write needs one of these; `None` when everybody may write.
     pub(crate) tokens: Option<Tokens>,
     /// The service whose list this one has, if it follows one.
-    followed: Option<Arc<Followed>>,
+    followed: Option<Arc<FollowStatus>>,
     pub(crate) metrics: Metrics,
     pub(crate) state: Arc<ServerState>,
     /// The document that [`openapi::openapi`] returned for the base path.
-    openapi: Arc<Blob>,
-    page: Arc<Blob>,
+    openapi: Arc<Representation>,
+    page: Arc<Representation>,
 }
 
 impl Service {
@@ -44,7 +44,7 @@ impl Service {
         options: Arc<Options>,
         store: Store,
         tokens: Option<Tokens>,
-        followed: Option<Arc<Followed>>,
+        followed: Option<Arc<FollowStatus>>,
         state: Arc<ServerState>,
     ) -> Self {
         let metrics = Metrics::new(state.workers.len());

@@ -22,9 +22,10 @@
 //! In this process: `SharedList::current`, `SharedList::partly_sent` and `DatabaseStatus::current`,
 //! none inside another, and each for a moment. Under the first, a change of a list in memory is
 //! decided and applied. The longest work there is to hash names, and the JSON of one color of at
-//! most 16 KiB: what is longer has its tag from the start ([`Blob`](crate::blob::Blob)). The JSON
-//! and the tag of a list are made, and whole lists are freed, without a lock. The locks on FILE,
-//! between processes, are listed in [`database`].
+//! most 16 KiB: what is longer has its tag from the start
+//! ([`Representation`](crate::representation::Representation)). The JSON and the tag of a list are
+//! made, and whole lists are freed, without a lock. The locks on FILE, between processes, are
+//! listed in [`database`].
 //!
 //! # Deadlines
 //!

@@ -11,7 +11,7 @@ use rustix::net::{RecvFlags, recv, sockopt};
 use threadpool::ThreadPool;
 
 use super::connection::{Connection, Event, Next};
-use super::inbox::{Accepted, Mail};
+use super::inbox::{Mail, NewConnection};
 use super::limits::Quota;
 use super::loop_context::LoopContext;
 use super::{Shared, WorkerHandle};
@@ -84,7 +84,7 @@ impl SteppedConnection {
         ));
         let quota = Quota::new(Arc::clone(&shared), 0);
         let checks_host = access == Access::Strict;
-        let accepted = Accepted { socket: socket.into(), peer: None, checks_host, quota };
+        let accepted = NewConnection { socket: socket.into(), peer: None, checks_host, quota };
         let connection = Connection::new(accepted, Instant::now());
         Self { connection, shared, worker, event: Event::Socket }
     }
@@ -95,11 +95,12 @@ impl SteppedConnection {
         let context =
             &mut LoopContext::new(&self.shared, &self.worker, &POOL, now, "", &mut scratch);
         context.id = 1;
-        let mut next = self.connection.advance(replace(&mut self.event, Event::Socket), context);
+        let mut next =
+            self.connection.handle_event(replace(&mut self.event, Event::Socket), context);
         loop {
             POOL.join();
             let Some(Mail::Answer(_, answer)) = self.worker.inbox.take().pop() else { break };
-            next = self.connection.take_answer(answer, context);
+            next = self.connection.handle_answer(answer, context);
         }
         match next {
             Next::Close => return Step::Closed,

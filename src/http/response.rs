@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde_json::json;
 use tiny_http::StatusCode;
 
-use crate::blob::Blob;
 use crate::conditions::Tag;
+use crate::representation::Representation;
 
 /// The value of Content-Type (RFC 9110 §8.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub(crate) enum Content {
     None,
     Own(Vec<u8>),
     /// Shared, most often with the list; sent without a copy if it is long.
-    Shared(Arc<Blob>),
+    Shared(Arc<Representation>),
 }
 
 impl Content {
@@ -43,7 +43,7 @@ impl Content {
         match self {
             Self::None => &[],
             Self::Own(bytes) => bytes,
-            Self::Shared(blob) => blob.bytes(),
+            Self::Shared(representation) => representation.bytes(),
         }
     }
 }

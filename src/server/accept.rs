@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use threadpool::ThreadPool;
 
-use super::inbox::{Accepted, Mail};
+use super::inbox::{Mail, NewConnection};
 use super::limits::Quota;
 use super::listen::Listener;
 use super::worker::Worker;
@@ -143,8 +143,8 @@ impl AcceptLoop {
                 Ok((socket, peer)) => {
                     let worker = self.shared.next_worker();
                     let quota = Quota::new(Arc::clone(&self.shared), worker);
-                    let accepted = Accepted { socket, peer, checks_host, quota };
-                    self.workers[worker].inbox.post(Mail::Accepted(accepted));
+                    let accepted = NewConnection { socket, peer, checks_host, quota };
+                    self.workers[worker].inbox.post(Mail::NewConnection(accepted));
                 }
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock => return,

@@ -17,9 +17,9 @@ use rustix::net::RecvFlags;
 use self::pending::{Pending, Waiting};
 use self::sending::{overloaded, timed_out};
 use super::access_log;
-use super::inbox::Accepted;
+use super::inbox::NewConnection;
 use super::limits::{Quota, counted_bytes};
-use super::loop_context::{LoopContext, ask};
+use super::loop_context::{LoopContext, catch_panic};
 use super::output::Output;
 use crate::http::{Parser, ProtocolError, Request};
 use crate::metrics::Closing;
@@ -135,8 +135,8 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(accepted: Accepted, now: Instant) -> Self {
-        let Accepted { socket, peer, checks_host, quota } = accepted;
+    pub(super) fn new(accepted: NewConnection, now: Instant) -> Self {
+        let NewConnection { socket, peer, checks_host, quota } = accepted;
         Self {
             socket,
             peer,
@@ -151,28 +151,28 @@ impl Connection {
     }
 
     /// Receives, answers and sends as far as possible.
-    pub(super) fn advance(&mut self, event: Event, context: &mut LoopContext<'_>) -> Next {
+    pub(super) fn handle_event(&mut self, event: Event, context: &mut LoopContext<'_>) -> Next {
         let state = replace(&mut self.state, State::Closed);
-        let transition = self.handle(event, state, context);
-        self.enter(transition, context)
+        let transition = self.transition(event, state, context);
+        self.enter_state(transition, context)
     }
 
     /// Goes on with the request whose answer it awaits.
-    pub(super) fn take_answer(&mut self, answer: Answer, context: &mut LoopContext<'_>) -> Next {
+    pub(super) fn handle_answer(&mut self, answer: Answer, context: &mut LoopContext<'_>) -> Next {
         let Some(pending) = self.take_pending() else { return Next::Close };
-        let transition = self.go_on(pending, answer, context);
-        self.enter(transition, context)
+        let transition = self.act_on_answer(pending, answer, context);
+        self.enter_state(transition, context)
     }
 
     /// Goes on with the request on whose change the writer has decided.
-    pub(super) fn take_outcome(
+    pub(super) fn handle_outcome(
         &mut self,
         outcome: Result<Outcome, DatabaseError>,
         context: &mut LoopContext<'_>,
     ) -> Next {
         let Some(pending) = self.take_pending() else { return Next::Close };
-        let transition = self.go_on_with_outcome(pending, outcome, context);
-        self.enter(transition, context)
+        let transition = self.act_on_outcome(pending, outcome, context);
+        self.enter_state(transition, context)
     }
 
     /// The request whose answer it awaits. `None` is unheard of: nothing but the answer ends that
@@ -185,7 +185,11 @@ impl Connection {
     }
 
     /// Enters the next state, and counts the memory that the connection has in it.
-    fn enter(&mut self, transition: io::Result<Transition>, context: &LoopContext<'_>) -> Next {
+    fn enter_state(
+        &mut self,
+        transition: io::Result<Transition>,
+        context: &LoopContext<'_>,
+    ) -> Next {
         let Transition(state, next) = transition.unwrap_or_else(|error| match error.kind() {
             // By TCP_USER_TIMEOUT.
             io::ErrorKind::TimedOut => self.close(Closing::Unread, context),
@@ -239,7 +243,8 @@ impl Connection {
     }
 
     /// When the worker has to look at the connection at the latest, although nothing has happened
-    /// to it. One that sends a shared blob is looked at often, since that may be withdrawn.
+    /// to it. One that sends a shared representation is looked at often, since that may be
+    /// withdrawn.
     pub(super) fn next_check(&self, context: &LoopContext<'_>) -> Option<Instant> {
         if self.output.shared_content().is_some() {
             return Some(context.now + WITHDRAWN_TIME);
@@ -248,8 +253,8 @@ impl Connection {
     }
 
     /// What each event means in each state. All else is called from here, and from
-    /// [`Connection::take_answer`] and [`Connection::take_outcome`].
-    fn handle(
+    /// [`Connection::handle_answer`] and [`Connection::handle_outcome`].
+    fn transition(
         &mut self,
         event: Event,
         state: State,
@@ -279,7 +284,7 @@ impl Connection {
             (State::Waiting(waiting), Event::Socket) => {
                 self.receive_while_waiting(waiting, context)
             }
-            (State::Waiting(waiting), Event::Turn) => self.ask_again(waiting, context),
+            (State::Waiting(waiting), Event::Turn) => self.look_again(waiting, context),
             (State::Waiting(waiting), Event::Overdue) => self.end_wait(*waiting, context),
             (State::Waiting(waiting), Event::Evicted) => {
                 let transition = self.end_wait(*waiting, context)?;
@@ -397,7 +402,7 @@ impl Connection {
                         return self.send(then, since, context);
                     }
                 }
-                answer => return self.go_on(Pending::new(request), answer, context),
+                answer => return self.act_on_answer(Pending::new(request), answer, context),
             }
         }
         self.send(AfterSend::Resume, since, context)
@@ -406,7 +411,7 @@ impl Connection {
     fn ask_service(&self, request: &Request, context: &LoopContext<'_>) -> Answer {
         let request_context =
             RequestContext { checks_host: self.checks_host, may_take_long: false };
-        ask(|| context.shared.service.respond(request, request_context))
+        catch_panic(|| context.shared.service.respond(request, request_context))
     }
 }
 

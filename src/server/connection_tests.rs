@@ -40,7 +40,8 @@ impl Pair {
         let (client, socket) = UnixStream::pair().unwrap();
         let start = Instant::now();
         let quota = Quota::new(Arc::clone(&shared), 0);
-        let accepted = Accepted { socket: socket.into(), peer: None, checks_host: false, quota };
+        let accepted =
+            NewConnection { socket: socket.into(), peer: None, checks_host: false, quota };
         let connection = Connection::new(accepted, start);
         let (pool, phase) = (ThreadPool::new(1), Phase::Serving);
         Self { connection, client, shared, worker, pool, start, now: 0, phase }
@@ -63,17 +64,17 @@ impl Pair {
         work(&mut self.connection, context)
     }
 
-    fn advance(&mut self, event: Event) -> Next {
-        self.with_context(|connection, context| connection.advance(event, context))
+    fn handle_event(&mut self, event: Event) -> Next {
+        self.with_context(|connection, context| connection.handle_event(event, context))
     }
 
     /// Sends bytes at this second, and serves the connection until it waits.
     fn send(&mut self, seconds: u64, bytes: &str) -> Next {
         self.now = seconds;
         self.client.write_all(bytes.as_bytes()).unwrap();
-        let mut next = self.advance(Event::Socket);
+        let mut next = self.handle_event(Event::Socket);
         while next == Next::Queue {
-            next = self.advance(Event::Turn);
+            next = self.handle_event(Event::Turn);
         }
         next
     }
@@ -181,7 +182,7 @@ fn what_is_overdue_is_told_closed_and_counted_by_its_state() {
         let (_, mut pair) = state.unwrap();
         pair.now = 100;
         let event = if is_evicted { Event::Evicted } else { Event::Overdue };
-        assert_eq!(pair.advance(event), next, "{name} {is_evicted}");
+        assert_eq!(pair.handle_event(event), next, "{name} {is_evicted}");
         assert_eq!(pair.received(), responses, "{name} {is_evicted}");
         let counters = &pair.shared.service.metrics.workers[0];
         for reason in Closing::ALL {
@@ -210,20 +211,20 @@ fn a_wait_ends_with_a_change_or_with_its_time() {
     // changed and changed back
     pair.change_red("2");
     pair.change_red("1");
-    assert_eq!(pair.advance(Event::Turn), Next::Epoll(EventFlags::IN));
+    assert_eq!(pair.handle_event(Event::Turn), Next::Epoll(EventFlags::IN));
     assert!(pair.received().is_empty());
     pair.change_red("2");
-    assert_eq!(pair.advance(Event::Turn), Next::Epoll(EventFlags::IN));
+    assert_eq!(pair.handle_event(Event::Turn), Next::Epoll(EventFlags::IN));
     assert_eq!(pair.received(), [(200, false)]);
     assert_eq!(pair.send(2, &pair.waiting(60)), Next::Epoll(EventFlags::IN));
     pair.now = 62;
-    assert_eq!(pair.advance(Event::Overdue), Next::Epoll(EventFlags::IN));
+    assert_eq!(pair.handle_event(Event::Overdue), Next::Epoll(EventFlags::IN));
     assert_eq!(pair.received(), [(304, false)]);
     // whatever comes first after a change, the answer is true
     for (event, value) in [(Event::Socket, "3"), (Event::Overdue, "4")] {
         pair.send(63, &pair.waiting(60));
         pair.change_red(value);
-        assert_eq!(pair.advance(event), Next::Epoll(EventFlags::IN));
+        assert_eq!(pair.handle_event(event), Next::Epoll(EventFlags::IN));
         assert_eq!(pair.received(), [(200, false)], "{event:?}");
     }
 }
@@ -242,7 +243,7 @@ fn a_wait_ends_with_another_request_the_end_of_the_client_a_stop_and_the_limit()
     assert_eq!(pair.received(), [(304, false), (200, false), (404, false)]);
     let mut pair = wait(1);
     pair.client.shutdown(std::net::Shutdown::Write).unwrap();
-    assert_eq!(pair.advance(Event::Socket), Next::Close);
+    assert_eq!(pair.handle_event(Event::Socket), Next::Close);
     assert!(pair.received().is_empty());
     for (phase, event, next) in [
         (Phase::Stopping, Event::Overdue, Next::Epoll(EventFlags::IN)),
@@ -251,7 +252,7 @@ fn a_wait_ends_with_another_request_the_end_of_the_client_a_stop_and_the_limit()
     ] {
         let mut pair = wait(1);
         pair.phase = phase;
-        assert_eq!(pair.advance(event), next);
+        assert_eq!(pair.handle_event(event), next);
         assert_eq!(pair.received(), [(304, true)], "{phase:?}");
     }
     // at the limit, too, a wait may begin
@@ -279,13 +280,13 @@ fn a_change_before_the_wait_is_not_missed() {
     assert!(matches!(next, Answer::Wait(..)), "the tag is current");
     pair.change_red("2");
     let begin = |connection: &mut Connection, context: &mut LoopContext<'_>| {
-        let begun = connection.go_on(Pending::new(request), next, context);
+        let begun = connection.act_on_answer(Pending::new(request), next, context);
         let Transition(state, next) = begun.unwrap();
         connection.state = state;
         next
     };
     assert_eq!(pair.with_context(begin), Next::Queue);
-    assert_eq!(pair.advance(Event::Turn), Next::Epoll(EventFlags::IN));
+    assert_eq!(pair.handle_event(Event::Turn), Next::Epoll(EventFlags::IN));
     assert_eq!(pair.received(), [(200, false)]);
 }
 
@@ -299,13 +300,13 @@ fn a_wait_for_a_long_list_that_has_changed_does_not_end_without_an_answer() {
     let request = format!("GET /colors HTTP/1.1\r\n{fields}\r\n");
     assert_eq!(pair.send(1, &request), Next::Epoll(EventFlags::IN));
     pair.change_red(&(long + "y"));
-    assert_eq!(pair.advance(Event::Evicted), Next::Epoll(EventFlags::IN));
+    assert_eq!(pair.handle_event(Event::Evicted), Next::Epoll(EventFlags::IN));
     pair.pool.join();
     let Some(Mail::Answer(_, answer)) = pair.worker.inbox.take().pop() else { panic!("none") };
     pair.phase = Phase::AboveLimit;
-    let next = pair.with_context(|connection, context| connection.take_answer(answer, context));
+    let next = pair.with_context(|connection, context| connection.handle_answer(answer, context));
     assert_eq!(next, Next::Queue);
-    pair.advance(Event::Turn);
+    pair.handle_event(Event::Turn);
     assert_eq!(pair.received()[0], (200, true));
 }
 
@@ -331,7 +332,7 @@ fn a_connection_that_ends_before_its_change_is_submitted_submits_none() {
     let put = "PUT /colors HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n[]";
     pair.client.write_all((get("") + put).as_bytes()).unwrap();
     (pair.client, _) = UnixStream::pair().unwrap();
-    assert_eq!(pair.advance(Event::Socket), Next::Close);
+    assert_eq!(pair.handle_event(Event::Socket), Next::Close);
     pair.pool.join();
     assert!(pair.worker.inbox.take().is_empty());
 }

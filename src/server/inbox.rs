@@ -20,7 +20,7 @@ pub(super) struct Inbox {
 
 pub(super) enum Mail {
     /// From the accept loop.
-    Accepted(Accepted),
+    NewConnection(NewConnection),
     /// From the pool, for the connection with this id.
     Answer(u64, Answer),
     /// From the writer, for the connection with this id: what came of a change, or why it could not
@@ -33,7 +33,7 @@ pub(super) enum Mail {
 }
 
 /// A connection that no worker has yet.
-pub(super) struct Accepted {
+pub(super) struct NewConnection {
     pub(super) socket: OwnedFd,
     /// The other end's address, if it is a TCP connection.
     pub(super) peer: Option<SocketAddr>,

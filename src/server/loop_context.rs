@@ -60,16 +60,16 @@ impl<'a> LoopContext<'a> {
         let inbox = Arc::clone(&self.worker.inbox);
         let id = self.id;
         self.pool.execute(move || {
-            let answer = ask(|| question(&shared.service));
+            let answer = catch_panic(|| question(&shared.service));
             inbox.post(Mail::Answer(id, answer));
         });
     }
 }
 
-/// Asks the service. A panic is answered with 500. The list is consistent after it: a change is
-/// decided before it is made, and to make it does not panic. So if the panic came while the
-/// response was made, the change is there.
-pub(super) fn ask(question: impl FnOnce() -> Answer) -> Answer {
+/// Puts a question to the service. A panic is answered with 500. The list is consistent after it: a
+/// change is decided before it is made, and to make it does not panic. So if the panic came while
+/// the response was made, the change is there.
+pub(super) fn catch_panic(question: impl FnOnce() -> Answer) -> Answer {
     catch_unwind(AssertUnwindSafe(question)).unwrap_or_else(|_| {
         let message = "the service failed on this request, its log says where; a change may have \
                        been made";

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags};
 
-use crate::blob::Blob;
 use crate::http::{CommonFields, Content, Response};
+use crate::representation::Representation;
 
 /// Longest content in bytes that is copied into the buffer; a longer one is sent from its place in
 /// memory.
@@ -104,16 +104,16 @@ impl Output {
 
     /// The content that is being sent, if it is shared: the list, a long color, the page or the
     /// OpenAPI document.
-    pub(super) fn shared_content(&self) -> Option<&Arc<Blob>> {
+    pub(super) fn shared_content(&self) -> Option<&Arc<Representation>> {
         match &self.content {
-            Content::Shared(blob) => Some(blob),
+            Content::Shared(representation) => Some(representation),
             _ => None,
         }
     }
 
     /// Whether the content is not to be sent any further.
     pub(super) fn is_withdrawn(&self) -> bool {
-        self.shared_content().is_some_and(|blob| blob.is_withdrawn())
+        self.shared_content().is_some_and(|representation| representation.is_withdrawn())
     }
 
     /// Sends what the socket has room for, but no more than about one turn.

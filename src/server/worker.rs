@@ -194,15 +194,15 @@ impl Worker {
             // stands all the same.
             Mail::Answer(id, answer) => {
                 self.with_connection(id, context, |connection, context| {
-                    connection.take_answer(answer, context)
+                    connection.handle_answer(answer, context)
                 });
             }
             Mail::Outcome(id, outcome) => {
                 self.with_connection(id, context, |connection, context| {
-                    connection.take_outcome(outcome, context)
+                    connection.handle_outcome(outcome, context)
                 });
             }
-            Mail::Accepted(accepted) => {
+            Mail::NewConnection(accepted) => {
                 self.last_id += 1;
                 let connection = Connection::new(accepted, context.now);
                 let entry = Entry { connection, watched: EventFlags::empty(), queued: false };
@@ -245,7 +245,7 @@ impl Worker {
         // One in the run queue is served when its turn comes. Epoll reports its socket again.
         if self.connections.get(&id).is_some_and(|entry| !entry.queued) {
             self.with_connection(id, context, |connection, context| {
-                connection.advance(event, context)
+                connection.handle_event(event, context)
             });
         }
     }

@@ -3,7 +3,7 @@ use std::os::unix::net::UnixStream;
 
 use threadpool::ThreadPool;
 
-use super::super::inbox::Accepted;
+use super::super::inbox::NewConnection;
 use super::super::limits::Quota;
 use super::*;
 use crate::options::Options;
@@ -41,8 +41,8 @@ fn pass_at<T>(
 /// Passes a new connection to the worker.
 fn add(worker: &Worker, socket: UnixStream) {
     let quota = Quota::new(Arc::clone(&worker.shared), 0);
-    let accepted = Accepted { socket: socket.into(), peer: None, checks_host: false, quota };
-    worker.handle.inbox.post(Mail::Accepted(accepted));
+    let accepted = NewConnection { socket: socket.into(), peer: None, checks_host: false, quota };
+    worker.handle.inbox.post(Mail::NewConnection(accepted));
 }
 
 /// Sends requests on a connection of their own, and reads until it ends.

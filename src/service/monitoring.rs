@@ -10,11 +10,11 @@ use tiny_http::{Method, StatusCode};
 
 use super::Service;
 use super::respond::read;
-use crate::blob::Blob;
-use crate::followed::Followed;
+use crate::follow_status::FollowStatus;
 use crate::http::{Content, METHODS, MediaType, Request, Response, rfc3339};
 use crate::logging;
 use crate::metrics::{BOUNDS, CLASSES, Closing, Counter, DatabaseMetrics, FIRST_BOUND, Histogram};
+use crate::representation::Representation;
 use crate::server_state::Phase;
 use crate::store::DatabaseStatus;
 
@@ -57,7 +57,7 @@ impl Service {
         let stopping = || is_stopping.then(|| "stopping".to_owned());
         let followed = self.followed.as_deref();
         let fault = store.status().and_then(DatabaseStatus::fault);
-        let fault = fault.or_else(|| followed.and_then(Followed::fault)).or_else(stopping);
+        let fault = fault.or_else(|| followed.and_then(FollowStatus::fault)).or_else(stopping);
         let mut health = serde_json::json!({
             "status": fault.as_deref().unwrap_or("ok"),
             "version": env!("BUILD_VERSION"),
@@ -74,7 +74,7 @@ impl Service {
         // RFC 9110 §13.2.1: conditions count only where the response would be a success without
         // them.
         match fault {
-            None => read(request, Arc::new(Blob::new(text))),
+            None => read(request, Arc::new(Representation::new(text))),
             Some(_) => Response::new(StatusCode(503), Content::Own(text)),
         }
     }
@@ -115,7 +115,7 @@ impl Service {
         text.family("colors_save_duration_seconds");
         text.histogram("", iter::once(&saves.durations));
         let followed = self.followed.as_deref();
-        let answered = followed.and_then(Followed::answered).map(seconds_since_1970);
+        let answered = followed.and_then(FollowStatus::answered).map(seconds_since_1970);
         text.optional("colors_followed_answered_timestamp_seconds", answered);
         let is_up = followed.map(|followed| u8::from(followed.fault().is_none()));
         text.optional("colors_followed_up", is_up);

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use crate::blob::Blob;
 use crate::options::BasePath;
+use crate::representation::Representation;
 
 /// The fields of each response. `components.headers` of the file describes them. Vary is not among
 /// them: the page describes it in other words.
@@ -26,7 +26,7 @@ const MARKER: &str = r#""...": "the fields of each response, which openapi.rs pu
 /// The document of a service below `base`. Its server is that path: clients resolve it against the
 /// address that they read the document from (OpenAPI 3.1, Server Object). Scheme and host are left
 /// to them, since a proxy in front may have others.
-pub(super) fn openapi(base: &BasePath) -> Arc<Blob> {
+pub(super) fn openapi(base: &BasePath) -> Arc<Representation> {
     let server = format!(r#""url": "/{}""#, base.as_str().trim_start_matches('/'));
     let fields =
         FIELDS.map(|name| format!(r##""{name}": {{"$ref": "#/components/headers/{name}"}}"##));
@@ -36,7 +36,7 @@ pub(super) fn openapi(base: &BasePath) -> Arc<Blob> {
         .lines()
         .map(str::trim_start)
         .collect();
-    Arc::new(Blob::new((json + "\n").into_bytes()))
+    Arc::new(Representation::new((json + "\n").into_bytes()))
 }
 
 #[cfg(test)]

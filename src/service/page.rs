@@ -8,11 +8,11 @@
 
 use std::sync::Arc;
 
-use crate::blob::Blob;
 use crate::options::Options;
+use crate::representation::Representation;
 
 /// The page of a service with these options.
-pub(super) fn page(options: &Options) -> Arc<Blob> {
+pub(super) fn page(options: &Options) -> Arc<Representation> {
     // Without a base path the link stays relative: a proxy may add a path of its own.
     let link = match options.base_path.as_str() {
         "" => "\"colors\">/colors".to_owned(),
@@ -21,7 +21,7 @@ pub(super) fn page(options: &Options) -> Arc<Blob> {
     let limit = format!("data-content-max=\"{}\"", options.max_body);
     let html =
         HTML.replacen("data-content-max", &limit, 1).replacen("\"colors\">/colors", &link, 1);
-    Arc::new(Blob::new(html.into_bytes()))
+    Arc::new(Representation::new(html.into_bytes()))
 }
 
 const HTML: &str = concat!(

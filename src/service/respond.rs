@@ -10,10 +10,10 @@ use tiny_http::{Method, StatusCode};
 
 use super::matcher::{Operation, location_of};
 use super::{Answer, RequestContext, Service, Subject, origin, page};
-use crate::blob::Blob;
 use crate::http::{CommonFields, Content, MediaType, Request, Response};
 use crate::logging::excerpt;
 use crate::options::AccessLog;
+use crate::representation::Representation;
 use crate::store::{Action, Change, Color, DatabaseError, JsonError, Outcome, json};
 
 /// What the log says of a change that leaves everything as it is.
@@ -240,23 +240,27 @@ fn bad_request(error: impl Display) -> Response {
 
 /// A representation with its tag, if the conditions hold; they are evaluated in the order of RFC
 /// 9110 §13.2.2.
-pub(super) fn read(request: &Request, blob: Arc<Blob>) -> Response {
-    let tag = blob.tag();
+pub(super) fn read(request: &Request, representation: Arc<Representation>) -> Response {
+    let tag = representation.tag();
     let mut response = match request.kept().conditions.well_formed() {
         Err(malformed) => return bad_request(malformed),
         Ok(conditions) if !conditions.if_match_holds(|| tag) => return condition_failed(),
         Ok(conditions) if !conditions.if_none_match_holds(|| tag) => {
             Response::new(StatusCode(304), Content::None)
         }
-        Ok(_) => Response::new(StatusCode(200), Content::Shared(blob)),
+        Ok(_) => Response::new(StatusCode(200), Content::Shared(representation)),
     };
     response.tag = Some(tag);
     response
 }
 
 /// The answer to a read that can wait until its representation changes.
-fn read_or_wait(request: &Request, blob: Arc<Blob>, subject: impl FnOnce() -> Subject) -> Answer {
-    let response = read(request, blob);
+fn read_or_wait(
+    request: &Request,
+    representation: Arc<Representation>,
+    subject: impl FnOnce() -> Subject,
+) -> Answer {
+    let response = read(request, representation);
     match request.kept().prefer_wait {
         Some(seconds) if response.status == StatusCode(304) && request.may_wait() => {
             Answer::Wait(subject(), Response { applied_wait: Some(seconds), ..response })

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::blob::Blob;
+use crate::representation::Representation;
 
 /// Longest name in bytes of UTF-8. Percent-encoded, it is at most three times as long, which fits
 /// into the head of a request, 64 KiB.
@@ -20,7 +20,7 @@ const NAME_BEGIN: &[u8] = br#"{"name":"#;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Color {
     /// Name and value as JSON, with a line feed at the end.
-    pub(crate) json: Arc<Blob>,
+    pub(crate) json: Arc<Representation>,
 }
 
 /// The fields of a color: exactly these, in this order (docs/http.md, Colors).
@@ -41,7 +41,7 @@ impl Color {
         serde_json::to_writer(&mut json, &fields)
             .expect("strings always serialize, and a Vec takes every byte");
         json.push(b'\n');
-        Self { json: Arc::new(Blob::of_list(json)) }
+        Self { json: Arc::new(Representation::of_list(json)) }
     }
 
     /// The name. Does not read the value.

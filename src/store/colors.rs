@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use imbl::{OrdMap, OrdSet};
 
 use super::color::Color;
-use crate::blob::Blob;
+use crate::representation::Representation;
 
 /// Longest envelope, in bytes, that a worker makes at once: with its tag, in a fifth of a
 /// millisecond.
@@ -35,7 +35,7 @@ pub(crate) struct Colors {
     /// Bytes of all colors as JSON, without the commas between them.
     bytes: usize,
     /// See [`Colors::envelope`]. Shared by the clones of this version.
-    envelope: Arc<OnceLock<Arc<Blob>>>,
+    envelope: Arc<OnceLock<Arc<Representation>>>,
 }
 
 /// One step from a version to the next.
@@ -177,13 +177,13 @@ impl Colors {
     }
 
     /// The envelope, if it is made already.
-    pub(super) fn ready_envelope(&self) -> Option<&Arc<Blob>> {
+    pub(super) fn ready_envelope(&self) -> Option<&Arc<Representation>> {
         self.envelope.get()
     }
 
     /// The envelope: the object `{"data":[...]}` with all colors, which `GET /colors` answers. It
     /// and its tag are made at the first use, which takes long for a long list.
-    pub(crate) fn envelope(&self) -> &Arc<Blob> {
+    pub(crate) fn envelope(&self) -> &Arc<Representation> {
         self.envelope.get_or_init(|| {
             let mut json = Vec::with_capacity(self.envelope_len());
             json.extend_from_slice(ENVELOPE[0]);
@@ -192,16 +192,18 @@ impl Colors {
                 json.extend_from_slice(color.json_in_list());
             }
             json.extend_from_slice(ENVELOPE[1]);
-            Arc::new(Blob::of_list(json))
+            Arc::new(Representation::of_list(json))
         })
     }
 
-    /// Whether this blob is the envelope of this version, or the JSON of one of its colors.
-    pub(super) fn contains(&self, blob: &Arc<Blob>) -> bool {
-        let is_envelope = self.envelope.get().is_some_and(|envelope| Arc::ptr_eq(envelope, blob));
+    /// Whether this representation is the envelope of this version, or the JSON of one of its
+    /// colors.
+    pub(super) fn contains(&self, representation: &Arc<Representation>) -> bool {
+        let is_envelope =
+            self.envelope.get().is_some_and(|envelope| Arc::ptr_eq(envelope, representation));
         is_envelope
-            || Color::name_in(blob.bytes()).is_some_and(|name| {
-                self.named(&name).any(|(_, color)| Arc::ptr_eq(&color.json, blob))
+            || Color::name_in(representation.bytes()).is_some_and(|name| {
+                self.named(&name).any(|(_, color)| Arc::ptr_eq(&color.json, representation))
             })
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::{Change, Color, Colors, Edit, Outcome};
-use crate::blob::Blob;
+use crate::representation::Representation;
 
 /// Old representations that clients are still being sent may take this many times the memory for
 /// requests and responses.
@@ -24,7 +24,7 @@ pub(crate) struct SharedList {
     current: Mutex<Colors>,
     /// Representations of which clients have received a part, in the order in which the first one
     /// did.
-    partly_sent: Mutex<Vec<Weak<Blob>>>,
+    partly_sent: Mutex<Vec<Weak<Representation>>>,
     /// How many representations were withdrawn so far.
     withdrawn: AtomicUsize,
     /// Most bytes of partly sent representations that are not in the list any more.
@@ -67,7 +67,7 @@ impl SharedList {
     }
 
     /// The envelope of the list, if it is made, or is made quickly.
-    pub(crate) fn ready_envelope(&self) -> Option<Arc<Blob>> {
+    pub(crate) fn ready_envelope(&self) -> Option<Arc<Representation>> {
         let short = {
             let current = self.lock();
             match current.ready_envelope() {
@@ -80,14 +80,15 @@ impl SharedList {
     }
 
     /// Notes that a client has received a part of a representation.
-    pub(crate) fn note_partly_sent(&self, blob: &Arc<Blob>) {
+    pub(crate) fn note_partly_sent(&self, representation: &Arc<Representation>) {
         {
             let mut partly_sent = self.partly_sent.lock().unwrap_or_else(PoisonError::into_inner);
-            let is_known = |known: &Weak<Blob>| known.as_ptr() == Arc::as_ptr(blob);
-            if !blob.may_be_withdrawn() || partly_sent.iter().any(is_known) {
+            let is_known =
+                |known: &Weak<Representation>| known.as_ptr() == Arc::as_ptr(representation);
+            if !representation.may_be_withdrawn() || partly_sent.iter().any(is_known) {
                 return;
             }
-            partly_sent.push(Arc::downgrade(blob));
+            partly_sent.push(Arc::downgrade(representation));
         }
         self.withdraw_old();
     }
@@ -104,28 +105,30 @@ impl SharedList {
     fn withdraw_old(&self) {
         let partly_sent: Vec<_> = {
             let mut partly_sent = self.partly_sent.lock().unwrap_or_else(PoisonError::into_inner);
-            partly_sent.retain(|blob| blob.strong_count() > 0);
+            partly_sent.retain(|representation| representation.strong_count() > 0);
             partly_sent.iter().filter_map(Weak::upgrade).collect()
         };
         if partly_sent.is_empty() {
             return;
         }
         let version = self.version();
-        let is_old = |blob: &&Arc<Blob>| !blob.is_withdrawn() && !version.contains(blob);
+        let is_old = |representation: &&Arc<Representation>| {
+            !representation.is_withdrawn() && !version.contains(representation)
+        };
         let old: Vec<_> = partly_sent.iter().filter(is_old).collect();
-        let lengths = old.iter().map(|blob| blob.bytes().len());
+        let lengths = old.iter().map(|representation| representation.bytes().len());
         let max = self.old_max.max(LONGEST_FACTOR * lengths.clone().max().unwrap_or(0));
         let mut bytes: usize = lengths.sum();
         if bytes <= max {
             return;
         }
-        for blob in old {
+        for representation in old {
             if bytes <= max / 2 {
                 break;
             }
-            blob.withdraw();
+            representation.withdraw();
             self.withdrawn.fetch_add(1, Relaxed);
-            bytes -= blob.bytes().len();
+            bytes -= representation.bytes().len();
         }
     }
 
@@ -224,7 +227,7 @@ mod tests {
     use crate::conditions::{Conditions, Tag};
 
     impl SharedList {
-        fn envelope(&self) -> Arc<Blob> {
+        fn envelope(&self) -> Arc<Representation> {
             Arc::clone(self.version().envelope())
         }
     }
@@ -276,20 +279,21 @@ mod tests {
         let list = SharedList::new(duplicates.collect(), 2600, Box::new(|_| ()));
         let version = list.version();
         let color = |id| Arc::clone(&version.get(id).unwrap().json);
-        let page = Arc::new(Blob::new(long.into_bytes()));
+        let page = Arc::new(Representation::new(long.into_bytes()));
         let current = [color(1), color(2), page];
-        current.iter().for_each(|blob| list.note_partly_sent(blob));
+        current.iter().for_each(|representation| list.note_partly_sent(representation));
         let mut old = Vec::new();
         for (number, expected) in [0, 0, 2, 2, 4].into_iter().enumerate() {
             let envelope = list.envelope();
             list.note_partly_sent(&envelope);
             old.push(envelope);
             append(&list, &number.to_string());
-            let withdrawn: Vec<_> = old.iter().map(|blob| blob.is_withdrawn()).collect();
+            let withdrawn: Vec<_> =
+                old.iter().map(|representation| representation.is_withdrawn()).collect();
             let first: Vec<_> = (0..old.len()).map(|place| place < expected).collect();
             assert_eq!(withdrawn, first);
         }
-        assert!(!current.iter().any(|blob| blob.is_withdrawn()));
+        assert!(!current.iter().any(|representation| representation.is_withdrawn()));
         // what nobody holds takes nothing
         drop(old);
         let envelope = list.envelope();
@@ -308,7 +312,7 @@ mod tests {
             append(&list, &number.to_string());
             envelope
         });
-        assert_eq!(envelopes.map(|blob| blob.is_withdrawn()), [false, false]);
+        assert_eq!(envelopes.map(|representation| representation.is_withdrawn()), [false, false]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use rustix::event::epoll::EventFlags;
 use super::{Connection, Next, RECEIVE_BYTES, State, Transition, receive};
 use crate::http::{Request, Response};
 use crate::server::inbox::Mail;
-use crate::server::loop_context::{LoopContext, ask};
+use crate::server::loop_context::{LoopContext, catch_panic};
 use crate::server::output::Sent;
 use crate::server::watches::Watch;
 use crate::server_state::Phase;
@@ -55,7 +55,7 @@ impl Waiting {
 
 impl Connection {
     /// Goes on with an answer that has not come at once.
-    pub(super) fn go_on(
+    pub(super) fn act_on_answer(
         &mut self,
         pending: Pending,
         answer: Answer,
@@ -63,7 +63,7 @@ impl Connection {
     ) -> io::Result<Transition> {
         match answer {
             Answer::Ready(response) | Answer::Refused(response) => {
-                return self.finish(&pending, response, context);
+                return self.respond_late(&pending, response, context);
             }
             Answer::Wait(subject, not_modified) => {
                 return self.begin_wait(pending, &subject, not_modified, context);
@@ -89,7 +89,7 @@ impl Connection {
     }
 
     /// Goes on with what came of the request's change.
-    pub(super) fn go_on_with_outcome(
+    pub(super) fn act_on_outcome(
         &mut self,
         mut pending: Pending,
         outcome: Result<Outcome, DatabaseError>,
@@ -102,8 +102,8 @@ impl Connection {
             return Ok(Self::await_answer(pending));
         }
         let service = &context.shared.service;
-        let answer = ask(|| Answer::Ready(service.respond_to_outcome(outcome)));
-        self.go_on(pending, answer, context)
+        let answer = catch_panic(|| Answer::Ready(service.respond_to_outcome(outcome)));
+        self.act_on_answer(pending, answer, context)
     }
 
     /// Waits for an answer of another thread.
@@ -115,7 +115,7 @@ impl Connection {
 
     /// Appends the response to a request whose answer came later, sends it, and notes how long it
     /// took.
-    fn finish(
+    fn respond_late(
         &mut self,
         pending: &Pending,
         response: Response,
@@ -146,7 +146,7 @@ impl Connection {
         let seconds = pending.request.kept().prefer_wait.unwrap_or(0);
         let may_wait = seconds > 0 && self.parser.is_idle() && context.phase != Phase::Stopping;
         if !may_wait || self.output.send(&self.socket)? != Sent::All {
-            return self.finish(&pending, not_modified, context);
+            return self.respond_late(&pending, not_modified, context);
         }
         let since = pending.waited_since.unwrap_or(context.now);
         let watch = context.worker.watches.add(subject, context.id);
@@ -157,7 +157,7 @@ impl Connection {
     }
 
     /// Asks again for what may have changed, and goes on waiting if it has not.
-    pub(super) fn ask_again(
+    pub(super) fn look_again(
         &mut self,
         waiting: Box<Waiting>,
         context: &mut LoopContext<'_>,
@@ -168,7 +168,7 @@ impl Connection {
             }
             answer => {
                 self.received_at = context.now;
-                self.go_on(waiting.into_pending(), answer, context)
+                self.act_on_answer(waiting.into_pending(), answer, context)
             }
         }
     }
@@ -184,7 +184,7 @@ impl Connection {
             Answer::Wait(_, not_modified) => Answer::Ready(not_modified),
             answer => answer,
         };
-        self.go_on(waiting.into_pending(), answer, context)
+        self.act_on_answer(waiting.into_pending(), answer, context)
     }
 
     /// Ends a wait when the client sends another request, or has gone.
@@ -201,7 +201,7 @@ impl Connection {
             }
             // There is nothing after all. A connection is in one queue at a time, so it may not be
             // in the run queue although its color has changed.
-            None => self.ask_again(waiting, context),
+            None => self.look_again(waiting, context),
         }
     }
 }

@@ -135,8 +135,8 @@ impl Connection {
         context: &LoopContext<'_>,
     ) -> io::Result<Transition> {
         if sent != Sent::All {
-            if let Some(blob) = self.output.shared_content() {
-                context.shared.service.store.list.note_partly_sent(blob);
+            if let Some(representation) = self.output.shared_content() {
+                context.shared.service.store.list.note_partly_sent(representation);
             }
             let next =
                 if sent == Sent::Enough { Next::Queue } else { Next::Epoll(EventFlags::OUT) };

@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::conditions::Tag;
 
-/// Longest bytes whose tag is computed at its first use, in some microseconds. A longer blob has
-/// its tag from the start, so that no reader computes it later, perhaps under a lock.
+/// Longest bytes whose tag is computed at its first use, in some microseconds. A longer
+/// representation has its tag from the start, so that no reader computes it later, perhaps under a
+/// lock.
 const SHORT_BYTES: usize = 16 * 1024;
 
 /// Bytes that any number of responses share.
 #[derive(Debug)]
-pub(crate) struct Blob {
+pub(crate) struct Representation {
     bytes: Box<[u8]>,
     /// See [`SHORT_BYTES`].
     tag: OnceLock<Tag>,
@@ -20,7 +21,7 @@ pub(crate) struct Blob {
     is_withdrawn: Option<AtomicBool>,
 }
 
-impl Blob {
+impl Representation {
     pub(crate) fn new(bytes: impl Into<Box<[u8]>>) -> Self {
         let bytes = bytes.into();
         let tag = if bytes.len() > SHORT_BYTES { Tag::of(&bytes).into() } else { OnceLock::new() };
@@ -54,10 +55,10 @@ impl Blob {
 }
 
 /// Since it is `Eq`, `==` of two [`Arc`](std::sync::Arc)s compares the pointers first.
-impl Eq for Blob {}
+impl Eq for Representation {}
 
 /// Blobs are equal when their bytes are. If both have tags already, these are compared.
-impl PartialEq for Blob {
+impl PartialEq for Representation {
     fn eq(&self, other: &Self) -> bool {
         match (self.tag.get(), other.tag.get()) {
             (Some(one), Some(other)) => one == other,

@@ -14,7 +14,7 @@ use crate::service_manager::report;
 /// as an answer while nothing is known to the contrary.
 const AWAY_TIME: Duration = Duration::from_secs(5);
 
-pub(crate) struct Followed {
+pub(crate) struct FollowStatus {
     pub(crate) url: String,
     answers: Mutex<Answers>,
 }
@@ -29,7 +29,7 @@ struct Answers {
     last_or_start: Instant,
 }
 
-impl Followed {
+impl FollowStatus {
     pub(crate) fn new(url: &str) -> Self {
         let answers = Answers { failure: None, last: None, last_or_start: Instant::now() };
         Self { url: url.to_owned(), answers: Mutex::new(answers) }
