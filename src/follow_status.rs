@@ -1,5 +1,5 @@
 //! The service whose list this one has (`--follow`), and how it has answered: for `/health`,
-//! `/metrics`, the log and the service manager.
+//! `/metrics` and the log.
 
 use std::mem::replace;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use log::Level;
 
 use crate::http::rfc3339;
-use crate::service_manager::report;
+use crate::logging::log_change;
 
 /// How long the other service may be away until `/health` says so. A request that it holds counts
 /// as an answer while nothing is known to the contrary.
@@ -51,7 +51,7 @@ impl FollowStatus {
         };
         let failed = format!("cannot follow {}", self.url);
         let recovered = format!("{} is followed again", self.url);
-        report(Level::Warn, &failed, before.as_ref(), failure, &recovered);
+        log_change(Level::Warn, &failed, before.as_ref(), failure, &recovered);
     }
 
     /// When the other service last answered; `None` before the first answer.

@@ -107,19 +107,13 @@ impl Follower {
         loop {
             let begun = Instant::now();
             let before = store.list.version();
-            let ask = || self.ask(Some(before.envelope().tag()), wait);
-            let answer = catch_unwind(AssertUnwindSafe(ask))
-                .unwrap_or_else(|_| Err("the service failed, its log says where".to_owned()));
-            let mut least_pause = Duration::ZERO;
-            let result = answer.and_then(|list| {
-                let Some(list) = list else { return Ok(()) };
-                let change = Change::new(Action::ReplaceAll(list), Conditions::default());
-                store.submit_and_wait(change).map_err(|error| {
-                    least_pause = SAVE_PAUSE;
-                    format!("its list cannot be saved here: {error}")
-                })
+            let follow = || self.follow_once(store, &before, wait);
+            let result = catch_unwind(AssertUnwindSafe(follow)).unwrap_or_else(|_| {
+                Err(("the service failed, its log says where".to_owned(), Duration::ZERO))
             });
-            self.followed.note(result.as_ref().err());
+            let failure = result.as_ref().err();
+            self.followed.note(failure.map(|(reason, _)| reason));
+            let least_pause = failure.map_or(Duration::ZERO, |(_, pause)| *pause);
             wait = if result.is_ok() { WAIT_TIME } else { Duration::ZERO };
             let is_changed = !store.list.version().is_same_version(&before);
             let was_held = begun.elapsed() > PAUSE_MAX;
@@ -133,6 +127,22 @@ impl Follower {
                 pause = PAUSE_MAX.min(2 * pause);
             }
         }
+    }
+
+    /// Asks for the list, and submits it if it is another one than `before`. Fails with the reason,
+    /// and the shortest pause until the next try.
+    fn follow_once(
+        &self,
+        store: &Store,
+        before: &Colors,
+        wait: Duration,
+    ) -> Result<(), (String, Duration)> {
+        let asked = self.ask(Some(before.envelope().tag()), wait);
+        let Some(list) = asked.map_err(|reason| (reason, Duration::ZERO))? else { return Ok(()) };
+        let change = Change::new(Action::ReplaceAll(list), Conditions::default());
+        store
+            .submit_and_wait(change)
+            .map_err(|error| (format!("its list cannot be saved here: {error}"), SAVE_PAUSE))
     }
 
     /// Asks for the list; `None` if it has this tag after this wait. Fails with the reason why

@@ -104,6 +104,22 @@ pub(crate) fn excerpt(text: &str) -> String {
     }
 }
 
+/// Logs a failure that differs from the one before, and the first success after a failure.
+/// `failed`: what the line of a failure begins with.
+pub(crate) fn log_change<E: PartialEq + Display>(
+    level: Level,
+    failed: &str,
+    before: Option<&E>,
+    now: Option<&E>,
+    recovered: &str,
+) {
+    match now {
+        Some(failure) if before != now => log::log!(level, "{failed}: {failure}"),
+        None if before.is_some() => log::info!("{recovered}"),
+        _ => {}
+    }
+}
+
 /// Lets a number of lines per second through, and counts the others.
 pub(crate) struct Limiter {
     level: Level,

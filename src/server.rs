@@ -109,14 +109,14 @@ use crate::store::ChangeListener;
 
 /// What the accept loop and all workers share.
 pub(crate) struct Shared {
-    pub(super) service: Service,
+    service: Service,
     /// Most bytes of requests and responses in the buffers of all connections together.
-    pub(super) memory_max: usize,
+    memory_max: usize,
     /// Bytes counted against [`Shared::memory_max`].
     memory: AtomicUsize,
     /// Held by the worker that closes connections to make room, so that no two close one each for
     /// the same client.
-    pub(super) making_room: Mutex<()>,
+    making_room: Mutex<()>,
 }
 
 impl Shared {
@@ -126,17 +126,17 @@ impl Shared {
 
     /// How many connections there are above the limit: clients who wait until as many others are
     /// closed.
-    pub(super) fn excess(&self) -> usize {
+    fn excess(&self) -> usize {
         self.service.state.connections().saturating_sub(self.service.state.connections_max)
     }
 
     /// Whether no further connection is accepted.
-    pub(super) fn accepts_none(&self) -> bool {
+    fn accepts_none(&self) -> bool {
         self.excess() >= spare_connections(self.service.state.connections_max)
     }
 
     /// The worker for the next connection: the one that has the fewest.
-    pub(super) fn next_worker(&self) -> usize {
+    fn next_worker(&self) -> usize {
         let workers = self.service.state.workers.iter();
         let connections = workers.map(|worker| worker.open.load(Relaxed)).enumerate();
         connections.min_by_key(|(_, connections)| *connections).expect("there is a worker").0

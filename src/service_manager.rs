@@ -3,14 +3,12 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::fmt::Display;
 use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::process;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use log::Level;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 /// Where the service manager listens for messages: a path, or an abstract name with `@` in front.
@@ -23,42 +21,13 @@ const HEARTBEAT_MIN: Duration = Duration::from_millis(10);
 /// Longest time until the next look after a heartbeat was withheld.
 const LATE_TIME: Duration = Duration::from_secs(1);
 
-/// Tells that the service is ready, with the status `ok`.
+/// Tells that the service is ready.
 pub(crate) fn ready() {
-    tell("READY=1\nSTATUS=ok\n");
+    tell("READY=1\n");
 }
 
 pub(crate) fn stopping() {
     tell("STOPPING=1\n");
-}
-
-/// Sets what `systemctl status` shows: `ok`, or what is wrong.
-fn status(text: &str) {
-    // A line feed would begin another message.
-    tell(&format!("STATUS={}\n", text.replace('\n', " ")));
-}
-
-/// Reports to the log and the service manager a failure that differs from the one before, and the
-/// first success after a failure. `failed`: what the message begins with.
-pub(crate) fn report<E: PartialEq + Display>(
-    level: Level,
-    failed: &str,
-    before: Option<&E>,
-    now: Option<&E>,
-    recovered: &str,
-) {
-    match now {
-        Some(failure) if before != now => {
-            let message = format!("{failed}: {failure}");
-            log::log!(level, "{message}");
-            status(&message);
-        }
-        None if before.is_some() => {
-            log::info!("{recovered}");
-            status("ok");
-        }
-        _ => {}
-    }
 }
 
 /// Sends a message, or drops it if sending would block.

@@ -62,7 +62,7 @@ pub(crate) use color::Color;
 pub(crate) use colors::{Colors, Edit};
 pub(crate) use database::{Database, DatabaseError, DatabaseStatus};
 pub(crate) use json::JsonError;
-pub(crate) use list::{ChangeListener, SharedList};
+pub(crate) use list::{ChangeListener, PartlySent, SharedList};
 pub(crate) use writer::Writer;
 use writer::WriterMessage;
 

@@ -27,6 +27,8 @@ pub(super) struct Incoming {
     /// The request, with as much of its content as is decoded.
     pub(super) request: Request,
     pub(super) framing: Framing,
+    /// Nobody has looked at the head yet: [`Parser::new_head`](super::Parser::new_head).
+    pub(super) is_new: bool,
     /// The client waits for `100 Continue`.
     pub(super) expects_continue: bool,
 }
@@ -102,7 +104,7 @@ pub(super) fn parse(head: &[u8], content_max: usize) -> Result<Incoming, Protoco
         keep_alive: !lines.close && (lines.is_1_1 || lines.keep_alive),
         head_bytes: head.len(),
     };
-    Ok(Incoming { request, framing, expects_continue: lines.expects_continue })
+    Ok(Incoming { request, framing, is_new: true, expects_continue: lines.expects_continue })
 }
 
 /// Parses as much as possible of a head that is malformed or incomplete, for the response and the

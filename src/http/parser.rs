@@ -60,9 +60,10 @@ impl Parser {
             + self.incoming.as_ref().map_or(0, |incoming| incoming.request.memory())
     }
 
-    /// The request whose head has arrived, and not all of its content.
-    pub(crate) fn unfinished(&self) -> Option<&Request> {
-        self.incoming.as_ref().map(|incoming| &incoming.request)
+    /// The request whose head has arrived, and not all of its content. Once for each request.
+    pub(crate) fn new_head(&mut self) -> Option<&Request> {
+        let incoming = self.incoming.as_mut()?;
+        take(&mut incoming.is_new).then_some(&incoming.request)
     }
 
     /// Parses the head of the next request, if all of it has arrived.

@@ -288,8 +288,9 @@ impl Connection {
             (State::Waiting(waiting), Event::Overdue) => self.end_wait(*waiting, context),
             (State::Waiting(waiting), Event::Evicted) => {
                 let transition = self.end_wait(*waiting, context)?;
-                // What has changed takes long to answer: the connection closes after that.
-                if let Transition(State::AwaitingAnswer(_), _) = transition {
+                // A long answer is made or sent first. Then the connection closes.
+                if let Transition(State::AwaitingAnswer(_) | State::Sending { .. }, _) = transition
+                {
                     return Ok(transition);
                 }
                 // The client has sent nothing for which the kernel would reset the connection. One
@@ -364,7 +365,7 @@ impl Connection {
                 not_whole => {
                     // The head decides before the content does, however much of that has arrived.
                     let admit = |head| context.shared.service.admit(head, checks_host).err();
-                    if let Some(refusal) = self.parser.unfinished().and_then(admit) {
+                    if let Some(refusal) = self.parser.new_head().and_then(admit) {
                         return self.refuse(None, refusal, context);
                     }
                     if let Err(error) = not_whole {

@@ -295,17 +295,29 @@ fn a_change_before_the_wait_is_not_missed() {
 fn a_wait_for_a_long_list_that_has_changed_does_not_end_without_an_answer() {
     let long = "x".repeat(70_000);
     let mut pair = Pair::new(&long);
-    let tag = pair.store().list.version().envelope().tag();
-    let fields = format!("Host: a\r\nIf-None-Match: {tag}\r\nPrefer: wait=60\r\n");
-    let request = format!("GET /colors HTTP/1.1\r\n{fields}\r\n");
-    assert_eq!(pair.send(1, &request), Next::Epoll(EventFlags::IN));
-    pair.change_red(&(long + "y"));
+    let wait = |pair: &mut Pair| {
+        let tag = pair.store().list.version().envelope().tag();
+        let fields = format!("Host: a\r\nIf-None-Match: {tag}\r\nPrefer: wait=60\r\n");
+        let request = format!("GET /colors HTTP/1.1\r\n{fields}\r\n");
+        assert_eq!(pair.send(1, &request), Next::Epoll(EventFlags::IN));
+    };
+    wait(&mut pair);
+    pair.change_red(&(long.clone() + "y"));
     assert_eq!(pair.handle_event(Event::Evicted), Next::Epoll(EventFlags::IN));
     pair.pool.join();
     let Some(Mail::Answer(_, answer)) = pair.worker.inbox.take().pop() else { panic!("none") };
     pair.phase = Phase::AboveLimit;
     let next = pair.with_context(|connection, context| connection.handle_answer(answer, context));
     assert_eq!(next, Next::Queue);
+    pair.handle_event(Event::Turn);
+    assert_eq!(pair.received()[0], (200, true));
+    // nor when the answer is made by then
+    let mut pair = Pair::new("1");
+    wait(&mut pair);
+    pair.change_red(&long);
+    pair.store().list.version().envelope();
+    pair.phase = Phase::AboveLimit;
+    assert_eq!(pair.handle_event(Event::Evicted), Next::Queue);
     pair.handle_event(Event::Turn);
     assert_eq!(pair.received()[0], (200, true));
 }

@@ -11,6 +11,7 @@ use rustix::net::{SendAncillaryBuffer, SendFlags};
 
 use crate::http::{CommonFields, Content, Response};
 use crate::representation::Representation;
+use crate::store::{PartlySent, SharedList};
 
 /// Longest content in bytes that is copied into the buffer; a longer one is sent from its place in
 /// memory.
@@ -36,7 +37,7 @@ const LONG_BYTES: usize = 64 * 1024;
 const SEND_FLAGS: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
 
 /// Responses that are not sent yet, in order.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Output {
     /// Heads and short contents.
     buffer: Vec<u8>,
@@ -44,6 +45,8 @@ pub(super) struct Output {
     content: Content,
     /// How many bytes of `buffer` and `content` together are sent.
     sent: usize,
+    /// For content that may be withdrawn, once a part of the output is sent.
+    partly_sent: Option<PartlySent>,
 }
 
 /// How much of the output the socket took.
@@ -111,6 +114,15 @@ impl Output {
         }
     }
 
+    /// Has the list know what is partly sent.
+    pub(super) fn note_partly_sent(&mut self, list: &Arc<SharedList>) {
+        if self.partly_sent.is_none()
+            && let Content::Shared(representation) = &self.content
+        {
+            self.partly_sent = list.note_partly_sent(representation);
+        }
+    }
+
     /// Whether the content is not to be sent any further.
     pub(super) fn is_withdrawn(&self) -> bool {
         self.shared_content().is_some_and(|representation| representation.is_withdrawn())
@@ -140,6 +152,7 @@ impl Output {
             }
         }
         self.content = Content::None;
+        self.partly_sent = None;
         self.sent = 0;
         self.buffer.clear();
         if self.buffer.capacity() > KEPT_BUFFER_BYTES_MAX {

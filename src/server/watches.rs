@@ -19,6 +19,7 @@ use crate::store::Edit;
 /// The connections of one worker that wait.
 pub(super) struct Watches {
     entries: Mutex<Entries>,
+    hasher: RandomState,
     state: Arc<ServerState>,
     /// The number of the worker.
     worker: usize,
@@ -32,7 +33,6 @@ struct Entries {
     marks: BTreeSet<Key>,
     /// Everything has.
     all_changed: bool,
-    hasher: RandomState,
 }
 
 /// A subject, with a hash in place of the name. Two names with one hash are asked again together,
@@ -52,16 +52,16 @@ pub(super) struct Watch {
 
 impl Watches {
     pub(super) fn new(state: Arc<ServerState>, worker: usize) -> Self {
-        Self { entries: Mutex::default(), state, worker }
+        Self { entries: Mutex::default(), hasher: RandomState::new(), state, worker }
     }
 
     /// Adds a connection. Ask the service after that.
     pub(super) fn add(self: &Arc<Self>, subject: &Subject, connection: u64) -> Watch {
-        let mut entries = self.lock();
         let key = match subject {
             Subject::List => Key::List,
-            Subject::Color(name) => Key::Color(entries.hasher.hash_one(&**name)),
+            Subject::Color(name) => self.key_of(name),
         };
+        let mut entries = self.lock();
         entries.ids.insert((key, connection));
         self.count().store(entries.ids.len(), Relaxed);
         Watch { watches: Arc::clone(self), key, connection }
@@ -74,22 +74,19 @@ impl Watches {
     /// find it. That connection asks after it is added, and so finds the new version: both took the
     /// lock around the list.
     pub(super) fn mark(&self, edits: &[Edit]) -> bool {
-        if self.count().load(Relaxed) == 0 {
+        let waiting = self.count().load(Relaxed);
+        if waiting == 0 {
             return false;
         }
+        // With more edits than connections that wait, it is cheaper to ask all of these again.
+        let edits = edits.iter().take(waiting + 1);
+        let key_of = |edit: &Edit| edit.color().map(|color| self.key_of(&color.name()));
+        let keys = edits.map(key_of).collect::<Option<Vec<_>>>();
         let mut entries = self.lock();
         let had_marks = entries.has_marks();
-        // With more edits than connections that wait, it is cheaper to ask all of these again.
-        let names = edits.iter().take(entries.ids.len() + 1).map(Edit::color);
-        match names.collect::<Option<Vec<_>>>() {
-            Some(colors) if colors.len() <= entries.ids.len() => {
-                entries.mark(Key::List);
-                for color in colors {
-                    let key = Key::Color(entries.hasher.hash_one(&*color.name()));
-                    entries.mark(key);
-                }
-            }
-            _ => entries.all_changed = true,
+        match keys.filter(|keys| keys.len() <= waiting) {
+            Some(keys) => [Key::List].into_iter().chain(keys).for_each(|key| entries.mark(key)),
+            None => entries.all_changed = true,
         }
         !had_marks && entries.has_marks()
     }
@@ -107,6 +104,10 @@ impl Watches {
     /// All connections that wait.
     pub(super) fn all(&self) -> Vec<u64> {
         self.lock().ids.iter().map(|(_, id)| *id).collect()
+    }
+
+    fn key_of(&self, name: &str) -> Key {
+        Key::Color(self.hasher.hash_one(name))
     }
 
     /// How many connections wait.

@@ -61,7 +61,7 @@ impl Service {
         let mut health = serde_json::json!({
             "status": fault.as_deref().unwrap_or("ok"),
             "version": env!("BUILD_VERSION"),
-            "colors": store.list.version().len(),
+            "colors": store.list.size().0,
         });
         if let Some(status) = store.status() {
             health["saved"] = status.now().saved.map(rfc3339).into();
@@ -104,9 +104,9 @@ impl Service {
             text.sample(&format!("{{reason=\"{}\"}}", reason.label()), count);
         }
         text.number("colors_workers", metrics.workers.len());
-        let version = store.list.version();
-        text.number("colors_colors", version.len());
-        text.number("colors_list_bytes", version.envelope_len());
+        let (colors, bytes) = store.list.size();
+        text.number("colors_colors", colors);
+        text.number("colors_list_bytes", bytes);
         let no_saves = DatabaseMetrics::default();
         let saves = store.status().map_or(&no_saves, |status| &status.metrics);
         let saved: u64 = saves.durations.buckets.iter().map(Counter::get).sum();

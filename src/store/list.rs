@@ -1,9 +1,10 @@
 //! The list that everybody sees: one mutex around its current version, which all workers share.
 //! Knows no disk.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::replace;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Change, Color, Colors, Edit, Outcome};
 use crate::representation::Representation;
@@ -22,14 +23,20 @@ const TRIES_MAX: usize = 3;
 
 pub(crate) struct SharedList {
     current: Mutex<Colors>,
-    /// Representations of which clients have received a part, in the order in which the first one
-    /// did.
-    partly_sent: Mutex<Vec<Weak<Representation>>>,
+    /// What clients have received a part of, in the order in which they did: one entry for each
+    /// [`PartlySent`].
+    partly_sent: Mutex<BTreeMap<u64, Arc<Representation>>>,
     /// How many representations were withdrawn so far.
     withdrawn: AtomicUsize,
     /// Most bytes of partly sent representations that are not in the list any more.
     old_max: usize,
     notify: ChangeListener,
+}
+
+/// A client that has received a part of a representation, until this is dropped.
+pub(crate) struct PartlySent {
+    list: Arc<SharedList>,
+    number: u64,
 }
 
 /// Called after each new version is there to be read, with the edits that have led to it. If the
@@ -61,6 +68,12 @@ impl SharedList {
         self.lock().clone()
     }
 
+    /// The number of colors, and the length of the envelope in bytes.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        let current = self.lock();
+        (current.len(), current.envelope_len())
+    }
+
     /// The first color of this name.
     pub(crate) fn find(&self, name: &str) -> Option<Color> {
         self.lock().find(name).map(|(_, color)| color.clone())
@@ -79,18 +92,27 @@ impl SharedList {
         Some(Arc::clone(short.envelope()))
     }
 
-    /// Notes that a client has received a part of a representation.
-    pub(crate) fn note_partly_sent(&self, representation: &Arc<Representation>) {
-        {
-            let mut partly_sent = self.partly_sent.lock().unwrap_or_else(PoisonError::into_inner);
-            let is_known =
-                |known: &Weak<Representation>| known.as_ptr() == Arc::as_ptr(representation);
-            if !representation.may_be_withdrawn() || partly_sent.iter().any(is_known) {
-                return;
-            }
-            partly_sent.push(Arc::downgrade(representation));
+    /// Notes that a client has received a part of a representation, and waits for the rest. `None`
+    /// if that is never withdrawn.
+    pub(crate) fn note_partly_sent(
+        self: &Arc<Self>,
+        representation: &Arc<Representation>,
+    ) -> Option<PartlySent> {
+        if !representation.may_be_withdrawn() {
+            return None;
         }
+        let number = {
+            let mut partly_sent = self.lock_partly_sent();
+            let number = partly_sent.last_key_value().map_or(0, |(last, _)| last + 1);
+            partly_sent.insert(number, Arc::clone(representation));
+            number
+        };
         self.withdraw_old();
+        Some(PartlySent { list: Arc::clone(self), number })
+    }
+
+    fn lock_partly_sent(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Representation>>> {
+        self.partly_sent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many representations were withdrawn so far. Those who send one of them have to look when
@@ -103,19 +125,20 @@ impl SharedList {
     /// `old_max`, and more than [`LONGEST_FACTOR`] times the longest of them. The newest, up to
     /// half of that, stay. Whoever is still being sent another one is then closed.
     fn withdraw_old(&self) {
-        let partly_sent: Vec<_> = {
-            let mut partly_sent = self.partly_sent.lock().unwrap_or_else(PoisonError::into_inner);
-            partly_sent.retain(|representation| representation.strong_count() > 0);
-            partly_sent.iter().filter_map(Weak::upgrade).collect()
+        let mut sent: Vec<_> = {
+            let partly_sent = self.lock_partly_sent();
+            let bytes: usize = partly_sent.values().map(|sent| sent.bytes().len()).sum();
+            if bytes <= self.old_max {
+                return;
+            }
+            partly_sent.values().cloned().collect()
         };
-        if partly_sent.is_empty() {
-            return;
-        }
+        // Many clients may be sent the same.
+        let mut known = BTreeSet::new();
+        sent.retain(|sent| known.insert(Arc::as_ptr(sent)));
         let version = self.version();
-        let is_old = |representation: &&Arc<Representation>| {
-            !representation.is_withdrawn() && !version.contains(representation)
-        };
-        let old: Vec<_> = partly_sent.iter().filter(is_old).collect();
+        let is_old = |sent: &&Arc<Representation>| !sent.is_withdrawn() && !version.contains(sent);
+        let old: Vec<_> = sent.iter().filter(is_old).collect();
         let lengths = old.iter().map(|representation| representation.bytes().len());
         let max = self.old_max.max(LONGEST_FACTOR * lengths.clone().max().unwrap_or(0));
         let mut bytes: usize = lengths.sum();
@@ -193,7 +216,7 @@ impl SharedList {
         }
         match change.new_list() {
             Some(list) if !change.needs_tag_of_list() => {
-                let before = Some(self.version().len());
+                let before = Some(self.size().0);
                 self.replace(list.clone());
                 Outcome::ReplacedAll { list: list.clone(), before }
             }
@@ -213,6 +236,14 @@ impl SharedList {
         self.withdraw_old();
         // Freed without the lock: a long list takes long.
         drop(before);
+    }
+}
+
+impl Drop for PartlySent {
+    fn drop(&mut self) {
+        // Freed without the lock: a long representation takes long.
+        let sent = { self.list.lock_partly_sent().remove(&self.number) };
+        drop(sent);
     }
 }
 
@@ -277,42 +308,46 @@ mod tests {
         let duplicates = (0..2).map(|_| Color::new("long", &long));
         // twice as much for old ones: two envelopes, which are longer than 2,000 bytes each
         let list = SharedList::new(duplicates.collect(), 2600, Box::new(|_| ()));
+        let list = Arc::new(list);
         let version = list.version();
         let color = |id| Arc::clone(&version.get(id).unwrap().json);
+        let current = [color(1), color(2)];
+        let _sent: Vec<_> =
+            current.iter().map(|color| list.note_partly_sent(color).unwrap()).collect();
         let page = Arc::new(Representation::new(long.into_bytes()));
-        let current = [color(1), color(2), page];
-        current.iter().for_each(|representation| list.note_partly_sent(representation));
+        assert!(list.note_partly_sent(&page).is_none());
         let mut old = Vec::new();
         for (number, expected) in [0, 0, 2, 2, 4].into_iter().enumerate() {
             let envelope = list.envelope();
-            list.note_partly_sent(&envelope);
-            old.push(envelope);
+            // two clients are sent the same
+            let sent = [(); 2].map(|()| list.note_partly_sent(&envelope));
+            old.push((envelope, sent));
             append(&list, &number.to_string());
-            let withdrawn: Vec<_> =
-                old.iter().map(|representation| representation.is_withdrawn()).collect();
+            let withdrawn: Vec<_> = old.iter().map(|(old, _)| old.is_withdrawn()).collect();
             let first: Vec<_> = (0..old.len()).map(|place| place < expected).collect();
             assert_eq!(withdrawn, first);
         }
-        assert!(!current.iter().any(|representation| representation.is_withdrawn()));
-        // what nobody holds takes nothing
+        assert!(!current.iter().any(|color| color.is_withdrawn()));
+        // what nobody is sent takes nothing
         drop(old);
+        assert_eq!(list.lock_partly_sent().len(), 2);
         let envelope = list.envelope();
-        list.note_partly_sent(&envelope);
+        let _sent = list.note_partly_sent(&envelope);
         append(&list, "last");
         assert!(!envelope.is_withdrawn());
     }
 
     #[test]
     fn one_old_representation_may_be_sent_to_its_end() {
-        let list =
-            SharedList::new([Color::new("a", "")].into_iter().collect(), 0, Box::new(|_| ()));
-        let envelopes = [0, 1].map(|number: usize| {
+        let colors = [Color::new("a", "")].into_iter().collect();
+        let list = Arc::new(SharedList::new(colors, 0, Box::new(|_| ())));
+        let sent = [0, 1].map(|number: usize| {
             let envelope = list.envelope();
-            list.note_partly_sent(&envelope);
+            let sent = list.note_partly_sent(&envelope);
             append(&list, &number.to_string());
-            envelope
+            (envelope, sent)
         });
-        assert_eq!(envelopes.map(|representation| representation.is_withdrawn()), [false, false]);
+        assert_eq!(sent.map(|(envelope, _)| envelope.is_withdrawn()), [false, false]);
     }
 
     #[test]

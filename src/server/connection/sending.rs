@@ -135,9 +135,7 @@ impl Connection {
         context: &LoopContext<'_>,
     ) -> io::Result<Transition> {
         if sent != Sent::All {
-            if let Some(representation) = self.output.shared_content() {
-                context.shared.service.store.list.note_partly_sent(representation);
-            }
+            self.output.note_partly_sent(&context.shared.service.store.list);
             let next =
                 if sent == Sent::Enough { Next::Queue } else { Next::Epoll(EventFlags::OUT) };
             return Ok(Transition(State::Sending { then, since }, next));

@@ -1,4 +1,4 @@
-//! Whether changes can be saved: for `/health`, `/metrics`, the log and the service manager.
+//! Whether changes can be saved: for `/health`, `/metrics` and the log.
 
 use std::mem::replace;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,8 +8,8 @@ use std::time::{Duration, Instant, SystemTime};
 use log::Level;
 
 use super::DatabaseError;
+use crate::logging::log_change;
 use crate::metrics::DatabaseMetrics;
-use crate::service_manager::report;
 
 /// A save or a look for commits of other programs that takes longer counts as failed. The time of a
 /// save does not include its wait for the write lock, since that time starts again with each try to
@@ -83,7 +83,7 @@ impl DatabaseStatus {
         if failure.is_some() {
             self.metrics.failures.inc();
         }
-        report(Level::Error, FAILED, before.as_ref(), failure, "changes are saved again");
+        log_change(Level::Error, FAILED, before.as_ref(), failure, "changes are saved again");
         result
     }
 
