@@ -1,5 +1,5 @@
-//! HTTP/1.1 (RFC 9110, RFC 9112) on values: bytes become requests, responses become bytes. Knows no
-//! sockets.
+//! HTTP/1.1 and HTTP/1.0 (RFC 9110, RFC 9112) without sockets: parses bytes to requests, and writes
+//! the heads of responses as bytes.
 
 mod chunked;
 mod date;

@@ -1,13 +1,13 @@
-//! Decodes chunked content (RFC 9112 §7.1) as it arrives. It is strict: whatever a proxy might read
-//! differently is an error.
+//! Decodes chunked content (RFC 9112 §7.1) as it arrives. Strict: what a proxy might read
+//! differently, such as a line that ends in LF alone, is an error.
 
 use memchr::memchr;
 
 use super::ProtocolError;
 use super::syntax::{is_tchar, parse_digits};
 
-/// Longest chunk-size line with its extensions, or trailer field, in bytes. The size itself has at
-/// most 16 digits, leading zeros aside.
+/// Longest chunk-size line with its extensions, or trailer field, in bytes with CR LF. The size has
+/// at most 16 digits besides leading zeros, since it fits 64 bits.
 const LINE_BYTES_MAX: usize = 1024;
 
 /// Most bytes of chunk extensions and trailer fields in one content. They are ignored, but must not
@@ -25,7 +25,7 @@ pub(super) struct ChunkedDecoder {
 enum ChunkPart {
     #[default]
     SizeLine,
-    /// How many bytes of data are still to come, before their CR LF.
+    /// How many bytes of data are still to come, before the CR LF that ends the chunk.
     Data(usize),
     /// A trailer field, or the empty line that ends the content.
     Trailer,
@@ -33,7 +33,7 @@ enum ChunkPart {
 
 impl ChunkedDecoder {
     /// Decodes `received` from `start` on, appends the data to `content`, and moves `start` to the
-    /// first byte that it did not use. Returns true at the end of the content.
+    /// first byte that it did not use. Returns whether the content has ended.
     pub(super) fn decode(
         &mut self,
         received: &[u8],
@@ -48,7 +48,7 @@ impl ChunkedDecoder {
                     let Some(line) = take_line(received, start)? else { return Ok(false) };
                     let extension = memchr(b';', line);
                     self.count_extra(extension.map_or(0, |begin| line.len() - begin))?;
-                    // RFC 9110 §5.6.3: white space may come only before the `;` of an extension.
+                    // RFC 9112 §7.1.1: white space after the size may come only before a `;`.
                     let digits = extension.map_or(line, |begin| line[..begin].trim_ascii_end());
                     self.part = match parse_digits(digits, 16).ok_or(ProtocolError::CHUNK)? {
                         0 => ChunkPart::Trailer,
@@ -96,7 +96,7 @@ impl ChunkedDecoder {
 }
 
 /// Takes the line at `start`: returns it without its CR LF, and moves `start` behind that. `None`
-/// if the end of the line has not arrived.
+/// if the end of the line has not arrived. Fails if the line is too long or malformed.
 fn take_line<'a>(received: &'a [u8], start: &mut usize) -> Result<Option<&'a [u8]>, ProtocolError> {
     let rest = &received[*start..];
     let window = &rest[..rest.len().min(LINE_BYTES_MAX)];

@@ -6,21 +6,21 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use time::macros::format_description;
 
-/// This time in UTC. The formats have four digits for a year: what a wrong clock says beyond the
-/// year 9999 counts as its end.
+/// A time in UTC. A wrong clock may be beyond the year 9999, but the formats have four digits for a
+/// year: such a time becomes the end of 9999.
 fn utc(time: SystemTime) -> OffsetDateTime {
     let end_of_9999 = UNIX_EPOCH + Duration::from_secs(253_402_300_799);
     time.min(end_of_9999).into()
 }
 
-/// A time in UTC and whole seconds, as in `1994-11-06T08:49:37Z`.
+/// A time in UTC and whole seconds (RFC 3339), as in `1994-11-06T08:49:37Z`.
 pub(crate) fn rfc3339(time: SystemTime) -> String {
     let time = utc(time).truncate_to_second();
     time.format(&Rfc3339).expect("its year has four digits")
 }
 
-/// The current time as an IMF-fixdate (RFC 9110 §5.6.7). The clock is read, and the text made, once
-/// per second.
+/// The current time as an IMF-fixdate (RFC 9110 §5.6.7). The clock is read and the text made about
+/// once per second, not for each response.
 #[derive(Debug, Default)]
 pub(crate) struct Date {
     text: String,

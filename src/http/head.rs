@@ -1,4 +1,4 @@
-//! Parses the head of a request (RFC 9112 §3 and §5) when all of it has arrived.
+//! Parses the head of a request (RFC 9112 §3 and §5), or as much as there is of a refused one.
 
 use std::mem::MaybeUninit;
 
@@ -18,13 +18,13 @@ const REQUEST_LINE: ProtocolError = ProtocolError::malformed(
 const AUTHORITY: ProtocolError =
     ProtocolError::malformed("the authority of the request target is not of the form host[:port]");
 
-/// Longest wait, in seconds. A client that asks for more gets its answer after this time, and can
-/// ask again.
+/// Longest wait for a change, in seconds. A client that asks for more gets its answer after this
+/// time, and can ask again.
 const WAIT_SECONDS_MAX: u16 = 300;
 
 /// A request whose head has arrived.
 pub(super) struct Incoming {
-    /// The request, with as much of its content as is decoded.
+    /// The request. Chunked content is in it as far as decoded, other content once it is whole.
     pub(super) request: Request,
     pub(super) framing: Framing,
     /// Nobody has looked at the head yet: [`Parser::new_head`](super::Parser::new_head).
@@ -42,7 +42,7 @@ pub(super) enum Framing {
 /// What the field lines of a head say.
 #[derive(Default)]
 struct FieldLines<'a> {
-    /// The request is HTTP/1.1, not 1.0.
+    /// The version is HTTP/1.1, not 1.0.
     is_1_1: bool,
     host: Option<&'a [u8]>,
     content_length: Option<&'a [u8]>,
@@ -56,7 +56,7 @@ struct FieldLines<'a> {
     kept: Option<Box<KeptFields>>,
 }
 
-/// Parses a whole head, its empty line included.
+/// Parses a whole head, its empty line included. `content_max`: the longest content in bytes.
 pub(super) fn parse(head: &[u8], content_max: usize) -> Result<Incoming, ProtocolError> {
     let malformed = |what| Err(ProtocolError::malformed(what));
     let mut headers = [MaybeUninit::uninit(); FIELD_LINES_MAX];
@@ -77,7 +77,7 @@ pub(super) fn parse(head: &[u8], content_max: usize) -> Result<Incoming, Protoco
     else {
         return Err(REQUEST_LINE);
     };
-    // httparse has already refused control characters.
+    // httparse has already refused control characters in the target.
     if target.bytes().any(|byte| !byte.is_ascii() || byte == b'#') {
         return malformed("the request target has a character that belongs percent-encoded");
     }
@@ -107,8 +107,8 @@ pub(super) fn parse(head: &[u8], content_max: usize) -> Result<Incoming, Protoco
     Ok(Incoming { request, framing, is_new: true, expects_continue: lines.expects_continue })
 }
 
-/// Parses as much as possible of a head that is malformed or incomplete, for the response and the
-/// log: the method, and the target and the fields before the error. `None` if there is no method.
+/// Parses what there is of a malformed or incomplete head, for the response and the log: method,
+/// target and fields up to the error, but no conditions and no host. `None` without a method.
 pub(super) fn parse_in_part(head: &[u8]) -> Option<Request> {
     let mut headers = [httparse::EMPTY_HEADER; FIELD_LINES_MAX];
     let mut parsed = httparse::Request::new(&mut headers);
@@ -116,7 +116,7 @@ pub(super) fn parse_in_part(head: &[u8]) -> Option<Request> {
     let _ = parsed.parse(head);
     let mut lines = FieldLines::default();
     for line in parsed.headers {
-        // The request is refused anyway. Skip a line that does not parse, and keep the others.
+        // The request is refused anyway, so an error of a single line does not matter.
         let _ = lines.add(line.name, line.value);
     }
     Some(Request {
@@ -130,8 +130,8 @@ pub(super) fn parse_in_part(head: &[u8]) -> Option<Request> {
     })
 }
 
-/// The error of a request line that does not end in a version that httparse knows: it ends in
-/// another version, or the line is malformed.
+/// The error of a request line in which httparse finds no version that it knows: the line ends in
+/// another version, or is malformed.
 fn version_error(head: &[u8]) -> ProtocolError {
     let line_end = memchr(b'\r', head).unwrap_or(head.len());
     let version = head[..line_end].rsplit(|byte| *byte == b' ').next().unwrap_or_default();
@@ -151,7 +151,7 @@ impl<'a> FieldLines<'a> {
         let has = |wanted: &[u8]| members(value).any(|member| member.eq_ignore_ascii_case(wanted));
         let has_other =
             |known: &[u8]| members(value).any(|member| !member.eq_ignore_ascii_case(known));
-        // The length first: to compare each name with all of these would take long.
+        // The length comes first: to compare each name with all of these would take long.
         match name.len() {
             4 if is("host") => once(&mut self.host, value, ProtocolError::HOST)?,
             14 if is("content-length") => {
@@ -179,11 +179,11 @@ impl<'a> FieldLines<'a> {
             16 if is("content-encoding") && has_other(b"identity") => {
                 join(&mut self.kept().content_coding, value);
             }
-            // Nearly all clients but browsers send `*/*`.
+            // A shortcut: nearly all clients but browsers send `*/*`.
             6 if is("accept") && value != b"*/*" && asks_for_html(value) => {
                 self.kept().asks_for_html = true
             }
-            // RFC 7240 §2: of a preference that is given several times, the first counts.
+            // RFC 7240 §2: if `wait` is given several times, the first counts that is well-formed.
             6 if is("prefer") => {
                 let fields = self.kept();
                 fields.prefer_wait =
@@ -195,8 +195,8 @@ impl<'a> FieldLines<'a> {
                 let field = &mut self.kept().authorization;
                 once(field, Credentials::parse(value), ProtocolError::AUTHORIZATION)?;
             }
-            // Each proxy appends the address of its client, which may have sent the addresses
-            // before that.
+            // Each proxy appends the address of its client. That client may have sent the addresses
+            // before it. So the last address of the last line counts.
             15 if is("x-forwarded-for") => {
                 let last = value.rsplit(|byte| *byte == b',').next().unwrap_or_default();
                 let address = str::from_utf8(last).ok().and_then(|last| last.trim().parse().ok());
@@ -219,7 +219,7 @@ impl<'a> FieldLines<'a> {
         self.kept.get_or_insert_default()
     }
 
-    /// The host that the request is for (RFC 9112 §3.2).
+    /// The host that the request is for (RFC 9112 §3.2). `None` only with HTTP/1.0.
     fn host(&self, target: &'a str) -> Result<Option<Host<'a>>, ProtocolError> {
         let host = match self.host {
             Some(value) => Some(Host::parse(value).ok_or(ProtocolError::HOST)?),
@@ -265,9 +265,9 @@ fn once<T>(field: &mut Option<T>, value: T, error: ProtocolError) -> Result<(), 
     if field.replace(value).is_some() { Err(error) } else { Ok(()) }
 }
 
-/// Appends the value of a repeated field line, after a comma (RFC 9110 §5.3). None of these fields
-/// has characters outside ASCII. If a client sends some, each of their bytes becomes a question
-/// mark, so that the text is no longer than the line.
+/// Sets a field, or appends the value of a further line after a comma (RFC 9110 §5.3). Each byte
+/// outside ASCII becomes a question mark, so that the text is no longer than the line: no value
+/// that the service knows has such bytes.
 fn join(field: &mut Option<String>, value: &[u8]) {
     let ascii = value.iter().map(|byte| if byte.is_ascii() { char::from(*byte) } else { '?' });
     match field {
@@ -279,13 +279,13 @@ fn join(field: &mut Option<String>, value: &[u8]) {
     }
 }
 
-/// The members of a comma-separated list without the empty ones (RFC 9110 §5.6.1).
+/// The members of a comma-separated list (RFC 9110 §5.6.1), but for empty ones. Ignores quotes.
 fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
 }
 
-/// The seconds of a preference, if it is `wait` (RFC 7240 §4.3). Quotes and parameters, which no
-/// client sends with it, are not understood.
+/// The seconds of a preference, if it is `wait` (RFC 7240 §4.3). `wait` with quotes or parameters
+/// is ignored.
 fn wait_seconds(preference: &[u8]) -> Option<u16> {
     let (name, digits) = str::from_utf8(preference).ok()?.split_once('=')?;
     let digits = digits.trim_ascii();
@@ -295,9 +295,9 @@ fn wait_seconds(preference: &[u8]) -> Option<u16> {
     is_wait.then(|| digits.parse().unwrap_or(WAIT_SECONDS_MAX).min(WAIT_SECONDS_MAX))
 }
 
-/// True if the value of Accept (RFC 9110 §12.5.1) has `text/html` itself, as browsers send it when
-/// they open a page, whatever its weight. `*/*`, which curl and `fetch` send, and `text/*` do not
-/// count. A comma or semicolon within a quoted string, which no browser sends, separates as well.
+/// Whether the value of Accept (RFC 9110 §12.5.1) names `text/html` itself, with any weight.
+/// Browsers send it when they open a page. `*/*`, which curl and `fetch` send, and `text/*` do not
+/// count. A comma or semicolon within a quoted string separates as well: no browser sends one.
 fn asks_for_html(value: &[u8]) -> bool {
     value.split(|byte| *byte == b',').any(|range| {
         let name = range.split(|byte| *byte == b';').next().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Turns the bytes that a connection receives into requests (RFC 9112), or says why they are not
-//! requests. Knows no socket, no clock and no color.
+//! Turns the bytes that a connection receives into requests (RFC 9112), or says why it refuses
+//! them. Knows no socket, no clock and no color.
 
 use std::mem::take;
 
@@ -10,12 +10,12 @@ use super::head::{self, Framing, Incoming};
 use super::protocol_error::{HEAD_BYTES_MAX, METHOD_BYTES_MAX, ProtocolError};
 use super::syntax::is_tchar;
 
-/// Largest capacity, in bytes, that the buffer keeps for the next request.
+/// Capacity, in bytes, to which the buffer shrinks once its bytes are parsed, if the rest fits.
 const KEEP_BYTES_MAX: usize = 1024;
 
 #[derive(Default)]
 pub(crate) struct Parser {
-    /// What was received; the bytes before `start` are parsed.
+    /// Bytes received. Those before `start` are parsed, and removed later.
     received: Vec<u8>,
     start: usize,
     /// How many bytes from `start` on have been searched for the end of a head.
@@ -32,14 +32,14 @@ impl Parser {
         let length = self.received.len();
         let missing = self.missing();
         if length + bytes.len() > self.received.capacity() && missing > 0 {
-            // Double the length, but do not go beyond the end of a content whose length is known.
+            // Double the length, but not beyond the end of the content or of these bytes.
             let enough = (2 * length).min(length + missing).max(length + bytes.len());
             self.received.reserve_exact(enough - length);
         }
         self.received.extend_from_slice(bytes);
     }
 
-    /// Bytes of the content that have not arrived; 0 when its length is not known.
+    /// Bytes of the content that have not arrived; 0 before its head, and for chunked content.
     pub(crate) fn missing(&self) -> usize {
         match &self.incoming {
             Some(Incoming { framing: Framing::Length(length), .. }) => {
@@ -54,7 +54,7 @@ impl Parser {
         self.incoming.is_none() && self.start == self.received.len()
     }
 
-    /// Bytes of memory that the parser owns.
+    /// Bytes of memory that count for the parser: its buffer, and the request that is not whole.
     pub(crate) fn memory(&self) -> usize {
         self.received.capacity()
             + self.incoming.as_ref().map_or(0, |incoming| incoming.request.memory())
@@ -66,7 +66,7 @@ impl Parser {
         take(&mut incoming.is_new).then_some(&incoming.request)
     }
 
-    /// Parses the head of the next request, if all of it has arrived.
+    /// Parses the head of the next request, if all of it has arrived and it is not parsed yet.
     fn parse_head(&mut self, content_max: usize) -> Result<(), ProtocolError> {
         if self.incoming.is_none()
             && let Some(end) = self.find_head_end()?
@@ -107,8 +107,8 @@ impl Parser {
         Ok(self.incoming.take_if(|_| is_whole).map(|incoming| incoming.request))
     }
 
-    /// True once for each request whose client waits for `100 Continue` before it sends the
-    /// content.
+    /// Whether to send `100 Continue` now. True at most once for each request: when its client
+    /// waits for that before it sends the content.
     pub(crate) fn take_expectation(&mut self) -> bool {
         let expects_continue =
             self.incoming.as_mut().is_some_and(|incoming| take(&mut incoming.expects_continue));
@@ -117,7 +117,7 @@ impl Parser {
     }
 
     /// Drops everything received, so that nothing of it is parsed as a request. Returns what is
-    /// known of the refused request; `None` if not even its method is.
+    /// known of the refused request; `None` if its method is not known.
     pub(crate) fn abandon(&mut self) -> Option<Request> {
         let Self { received, start, searched, incoming, .. } = take(self);
         incoming
@@ -127,7 +127,7 @@ impl Parser {
 
     /// The index in `received` at which the next head ends, if all of it has arrived.
     fn find_head_end(&mut self) -> Result<Option<usize>, ProtocolError> {
-        // RFC 9112 §2.2: an empty line before the request line is ignored.
+        // RFC 9112 §2.2: at least one empty line before the request line is to be ignored.
         if !self.skipped_empty_line && self.received[self.start..].starts_with(b"\r\n") {
             self.start += 2;
             self.searched = 0;
@@ -157,7 +157,7 @@ impl Parser {
         if self.searched > HEAD_BYTES_MAX { Err(ProtocolError::HEAD_TOO_LARGE) } else { Ok(None) }
     }
 
-    /// Removes the bytes that are parsed, and frees a large buffer.
+    /// Removes the parsed bytes, and shrinks a large buffer.
     fn drop_used(&mut self) {
         if self.start > 0 {
             self.received.drain(..self.start);

@@ -1,17 +1,17 @@
-//! Why bytes are no request that can be answered: statuses and messages. Parses nothing.
+//! Why the service refuses what the parser reads: statuses and messages. Parses nothing.
 
 use std::fmt;
 
 use tiny_http::StatusCode;
 
-/// Longest request line and fields together, in bytes. Apache allows 8 KiB per line; the cookies of
-/// browsers stay below 16 KiB in all.
+/// Longest head in bytes: request line, fields and the empty line. By default, nginx takes 32 KiB,
+/// and Apache 8 KiB in each line.
 pub(super) const HEAD_BYTES_MAX: usize = 64 * 1024;
 
 /// Longest method in bytes. The longest that is registered has 17 (UPDATEREDIRECTREF, RFC 4437).
 pub(super) const METHOD_BYTES_MAX: usize = 32;
 
-/// Most field lines in one request: Apache's limit, and several times what browsers send.
+/// Most field lines in one request: Apache's default, and several times what browsers send.
 pub(super) const FIELD_LINES_MAX: usize = 100;
 
 /// Why a request is refused, or bytes are not taken for a request. After the response the service
@@ -25,7 +25,7 @@ pub(crate) enum ProtocolError {
 }
 
 impl ProtocolError {
-    /// When a line of the head ends in LF alone, where a proxy may see no end.
+    /// When a line of the head ends in LF alone. A proxy may not take that for the end of a line.
     pub(super) const BARE_LINE_FEED: Self =
         Self::malformed("a line of the request ends in LF alone, it has to end in CR LF");
     /// When a request of HTTP/1.1 has no Host, or a request of any version has several, or one that
@@ -42,22 +42,22 @@ impl ProtocolError {
     /// When both Content-Length and Transfer-Encoding are given (RFC 9112 §6.1).
     pub(super) const TWO_LENGTHS: Self =
         Self::malformed("Content-Length and Transfer-Encoding exclude each other");
-    /// When Transfer-Encoding comes with HTTP/1.0, or `chunked` is not its last coding, or is given
-    /// twice (RFC 9112 §6.1).
+    /// When Transfer-Encoding comes with HTTP/1.0, when its last coding is not `chunked`, or when
+    /// `chunked` is given twice (RFC 9112 §6.1).
     pub(super) const TRANSFER_ENCODING: Self =
         Self::malformed("Transfer-Encoding has to be \"chunked\" alone, and only on HTTP/1.1");
-    /// When a chunk, its size line or a trailer field does not parse, or extensions and trailer
-    /// fields are too long (RFC 9112 §7.1).
+    /// When a chunk, its size line or a trailer field does not parse, or when one of these lines,
+    /// or extensions and trailer fields together, are too long (RFC 9112 §7.1).
     pub(super) const CHUNK: Self = Self::malformed(
         "the chunked content does not decode, or its extensions and trailers are too long",
     );
     /// When the client ends its side of the connection in the middle of a request (RFC 9112 §8).
     pub(crate) const UNEXPECTED_EOF: Self =
         Self::malformed("the connection ended in the middle of the request");
-    /// When Expect asks for anything but 100-continue (RFC 9110 §10.1.1).
+    /// When Expect asks for anything but 100-continue, with HTTP/1.1 (RFC 9110 §10.1.1).
     pub(super) const EXPECTATION: Self =
         Self::Refused(StatusCode(417), "the only expectation supported is \"100-continue\"");
-    /// When the head is longer than [`HEAD_BYTES_MAX`], or has more than [`FIELD_LINES_MAX`] lines.
+    /// When the head has more than [`HEAD_BYTES_MAX`] bytes or [`FIELD_LINES_MAX`] field lines.
     pub(super) const HEAD_TOO_LARGE: Self = Self::Refused(
         StatusCode(431),
         "request line and fields are longer than 65536 bytes, or there are more than 100 fields",
@@ -68,12 +68,12 @@ impl ProtocolError {
     /// When another transfer coding comes before `chunked` (RFC 9112 §6.1).
     pub(super) const UNKNOWN_CODING: Self =
         Self::Refused(StatusCode(501), "the only transfer coding supported is \"chunked\"");
-    /// When the version of HTTP is neither 1.0 nor 1.1 (RFC 9110 §15.6.6). Also 1.2 to 1.9, which
-    /// §2.5 would have read as 1.1: no such version exists, so no client sends it.
+    /// When the version of HTTP is neither 1.0 nor 1.1 (RFC 9110 §15.6.6). RFC 9110 §2.5 would have
+    /// 1.2 to 1.9 read as 1.1. The service refuses them, since there are no such versions.
     pub(super) const VERSION: Self =
         Self::Refused(StatusCode(505), "the protocol version is not supported, use HTTP/1.1");
 
-    /// When the bytes do not begin like a request, or a part of it does not parse.
+    /// A 400: the bytes do not begin like a request, or a part of the request does not parse.
     pub(super) const fn malformed(message: &'static str) -> Self {
         Self::Refused(StatusCode(400), message)
     }

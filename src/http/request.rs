@@ -7,48 +7,49 @@ use tiny_http::Method;
 
 use crate::conditions::Conditions;
 
-/// Most entity tags in a request that may wait. A client that waits has one, or a few.
+/// Most entity tags in a request that may wait. A client needs one: the tag of what it has.
 const WAIT_TAGS_MAX: usize = 4;
 
-/// Most bytes that are kept of a request that may wait: its path, and the fields that are kept.
+/// Most bytes that are kept of the head of a request that may wait: the target, and the fields
+/// other than conditions.
 const WAIT_BYTES_MAX: usize = 2048;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) method: Method,
-    /// The request target as received: origin-form, absolute-form or `*` (RFC 9112 §3.2).
+    /// The request target as received. Only some characters are checked: `matcher` parses it (RFC
+    /// 9112 §3.2).
     pub(crate) target: String,
-    /// `None` for most requests, which have none of these fields and a host that needs no DNS: so
-    /// they take less memory. [`Request::kept`] is the same without the `Option`.
+    /// `None` if none of these fields came and the host needs no DNS: this saves memory. Read it by
+    /// [`Request::kept`].
     pub(crate) kept_fields: Option<Box<KeptFields>>,
-    /// The content, its transfer coding removed.
+    /// The content, without its transfer coding.
     pub(crate) content: Vec<u8>,
     /// The head announces content. If that is chunked, it may turn out to be empty.
     pub(crate) has_content: bool,
     /// The client may send another request on this connection (RFC 9112 §9.3).
     pub(crate) keep_alive: bool,
-    /// Bytes of the request line and the fields, for which what is kept of them counts. It may take
-    /// some hundred more.
+    /// The length of the head in bytes. It stands for the memory of what is kept of the head, which
+    /// may take some hundred bytes more.
     pub(crate) head_bytes: usize,
 }
 
-/// What is kept of fields that most requests lack. The texts of repeated fields are joined by
-/// commas (RFC 9110 §5.3).
+/// What is kept of fields that many requests lack. If several lines have a field that is kept as a
+/// text, their values are joined by commas (RFC 9110 §5.3).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KeptFields {
     pub(crate) authorization: Option<Credentials>,
     pub(crate) conditions: Conditions,
-    /// Content-Encoding, unless it says only `identity`.
+    /// The values of Content-Encoding that name another coding than `identity`.
     pub(crate) content_coding: Option<String>,
-    /// The last address of X-Forwarded-For. Every client can send this field, so believe it only
-    /// when a trusted proxy has sent it.
+    /// The last address of X-Forwarded-For; `None` if what is last is no IP address. Every client
+    /// can send this field, so believe it only when a trusted proxy has sent it.
     pub(crate) forwarded_for: Option<IpAddr>,
     /// The host that the request is for, with its port if it has one: the authority of an
-    /// absolute-form target, or else Host (RFC 9112 §3.2). One that needs no DNS is kept only
-    /// beside Origin, which is compared with it.
+    /// absolute-form target, or else Host (RFC 9112 §3.2). A host that needs no DNS is kept only if
+    /// there is an Origin to compare with it.
     pub(crate) host: Option<String>,
-    /// The host is no IP address, `localhost` or a name below that. Clients find it by DNS, which a
-    /// foreign page may control.
+    /// See [`Host::needs_dns`](super::syntax::Host::needs_dns).
     pub(crate) needs_dns: bool,
     pub(crate) origin: Option<String>,
     /// Seconds of the preference `wait` (RFC 7240 §4.3), at most 300.
@@ -63,19 +64,19 @@ pub(crate) struct KeptFields {
 
 static NOTHING_KEPT: LazyLock<KeptFields> = LazyLock::new(KeptFields::default);
 
-/// The value of Authorization (RFC 9110 §11.6.2). Of a token only the hash is kept.
+/// The value of Authorization (RFC 9110 §11.6.2). Only the hash of a token is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Credentials {
     /// The hash of a token (RFC 6750 §2.1).
     Bearer(blake3::Hash),
-    /// Several words after Bearer: no token has white space.
+    /// Several words after `Bearer`. A token has no white space.
     SeveralWords,
     /// No token, or another scheme than Bearer.
     Other,
 }
 
 impl Credentials {
-    /// The scheme may be in any case (RFC 9110 §11.4).
+    /// The scheme may be in any case (RFC 9110 §11.1).
     pub(crate) fn parse(value: &[u8]) -> Self {
         match value.split_at_checked(b"Bearer ".len()) {
             Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"Bearer ") => {
@@ -94,7 +95,7 @@ impl Credentials {
 pub(crate) const METHODS: [Method; 6] =
     [Method::Get, Method::Head, Method::Post, Method::Put, Method::Delete, Method::Options];
 
-/// Whether a method is safe: it changes nothing (RFC 9110 §9.2.1).
+/// Whether this is a safe method of [`METHODS`]: it changes nothing (RFC 9110 §9.2.1).
 pub(crate) fn is_safe(method: &Method) -> bool {
     matches!(method, Method::Get | Method::Head | Method::Options)
 }
@@ -114,13 +115,13 @@ impl Request {
         self.method == Method::Options && self.kept().preflight_method.is_some()
     }
 
-    /// Whether the request may be kept until something changes. If many do, their tags are compared
-    /// at each change, and they take memory that no other limit counts.
+    /// Whether the request is small enough to wait for a change. Many may wait: their tags are
+    /// compared when what they name changes, and no other limit counts their memory.
     pub(crate) fn may_wait(&self) -> bool {
         self.kept().conditions.tags <= WAIT_TAGS_MAX && self.kept_bytes() <= WAIT_BYTES_MAX
     }
 
-    /// Bytes of what is kept of the head, but for its entity tags.
+    /// Bytes that are kept of the head, without the entity tags.
     fn kept_bytes(&self) -> usize {
         let Some(fields) = &self.kept_fields else { return self.target.len() };
         let texts = [

@@ -19,7 +19,7 @@ pub(crate) enum MediaType {
 }
 
 impl MediaType {
-    /// The field.
+    /// The field, after the CR LF that ends the line before.
     fn line(self) -> &'static str {
         match self {
             Self::Json => "\r\nContent-Type: application/json",
@@ -34,7 +34,7 @@ pub(crate) enum Content {
     #[default]
     None,
     Own(Vec<u8>),
-    /// Shared, most often with the list; sent without a copy if it is long.
+    /// Shared with the list or other responses; sent without a copy if it is long.
     Shared(Arc<Representation>),
 }
 
@@ -69,7 +69,8 @@ pub(crate) struct Response {
     pub(crate) log_detail: Cow<'static, str>,
 }
 
-/// What decides the fields that do not depend on the content of a response.
+/// What decides the fields that do not depend on the answer, but on the request, the connection and
+/// the options.
 #[derive(Default)]
 pub(crate) struct CommonFields<'a> {
     /// An IMF-fixdate (RFC 9110 §5.6.7).
@@ -87,20 +88,20 @@ pub(crate) struct CommonFields<'a> {
 /// Why a token is asked for (RFC 6750 §3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Challenge {
-    /// When the request has no credentials, or those of another scheme than Bearer.
+    /// When the request has no credentials, those of another scheme, or `Bearer` without a token.
     NoToken,
     InvalidToken,
-    /// When a token comes with its name, or with anything else.
+    /// When several words follow `Bearer`, such as a token with its name.
     SeveralWords,
 }
 
-/// The first keeps a browser from guessing a media type. The others keep it from loading a response
-/// into a page of another origin by `<link>` or by `<object>`, where an event would say whether a
-/// color exists (Fetch and HTML standards). None affects CORS.
+/// `nosniff` keeps a browser from guessing a media type. The other two keep a page of another
+/// origin from loading a response by `<link>` or `<object>`: the events of these would tell it
+/// whether a color exists (Fetch and HTML standards). None of the three affects CORS.
 const PROTECTION_FIELDS: &str = "\r\nX-Content-Type-Options: nosniff\
     \r\nCross-Origin-Resource-Policy: same-origin\r\nX-Frame-Options: DENY";
 
-/// What a page of an allowed origin may read besides the fields that every page may read.
+/// What a page of an allowed origin may read besides the CORS-safelisted fields (Fetch standard).
 const EXPOSED_FIELDS: &str =
     "\r\nAccess-Control-Expose-Headers: ETag, Location, Preference-Applied";
 
@@ -121,14 +122,14 @@ impl Response {
     }
 
     /// A response with the Error body (docs/http.md, Errors). `message` is for the author of the
-    /// client, in lower case and without a full stop.
+    /// client. It begins in lower case, and has no full stop at its end.
     pub(crate) fn error(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
         let message = message.into();
         let body = format!("{}\n", json!({"error": true, "message": message}));
         Self { log_detail: message, ..Self::new(status, Content::Own(body.into_bytes())) }
     }
 
-    /// Appends status line and fields.
+    /// Appends status line, fields and the empty line.
     pub(crate) fn write_head(&self, out: &mut Vec<u8>, common: &CommonFields<'_>) {
         let cache_control = match (self.challenge, common.is_private) {
             (Some(_), _) => "\r\nCache-Control: no-store",
@@ -176,8 +177,8 @@ impl Response {
             push(out, ["\r\n", name, ": ", value]);
         }
         match common.keep_alive {
-            // RFC 2068 §19.7.1.1. RFC 9110 §7.6.1: Connection MUST list Keep-Alive; that also tells
-            // HTTP/1.0 clients that the connection stays open (RFC 9112 §9.3).
+            // Keep-Alive is from RFC 2068 §19.7.1.1. Connection MUST list it (RFC 9110 §7.6.1).
+            // That also tells HTTP/1.0 clients that the connection stays open (RFC 9112 §9.3).
             Some(seconds) => {
                 let mut digits = itoa::Buffer::new();
                 let seconds = digits.format(seconds);
@@ -196,8 +197,7 @@ impl Challenge {
     /// The value of WWW-Authenticate (RFC 9110 §11.6.1).
     fn field_value(self) -> &'static str {
         match self {
-            // RFC 6750 §3.1: no error code when the request has no credentials, or those of another
-            // scheme.
+            // RFC 6750 §3.1: no error code when the request has no token.
             Self::NoToken => r#"Bearer realm="colors""#,
             Self::InvalidToken | Self::SeveralWords => {
                 r#"Bearer realm="colors", error="invalid_token""#

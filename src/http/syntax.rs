@@ -1,5 +1,5 @@
-//! Small pieces of the grammar of RFC 9110, RFC 9112 and RFC 3986 that several parsers need, Host
-//! (RFC 9110 §7.2) among them. Does not decide which hosts the service answers to.
+//! Pieces of the grammar of RFC 9110, RFC 9112 and RFC 3986 that several parsers need, such as the
+//! value of Host (RFC 9110 §7.2). Does not decide which hosts the service answers to.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -11,8 +11,8 @@ pub(super) fn is_tchar(byte: &u8) -> bool {
         || matches!(byte, b'^'..=b'`' | b'|' | b'~')
 }
 
-/// Splits an absolute-form target into authority and path with query (RFC 9112 §3.2.2). `None` for
-/// any other target. The scheme is `http` or `https`, in upper or lower case (RFC 3986 §3.1).
+/// Splits an absolute-form target into authority and path with query (RFC 9112 §3.2.2). The scheme
+/// is `http` or `https`, in any case (RFC 3986 §3.1). `None` for any other target.
 pub(crate) fn split_absolute_form(target: &str) -> Option<(&str, &str)> {
     // Nearly all targets are in origin-form.
     if target.starts_with('/') {
@@ -23,7 +23,8 @@ pub(crate) fn split_absolute_form(target: &str) -> Option<(&str, &str)> {
     is_known.then(|| rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len())))
 }
 
-/// Parses a number of digits alone: `from_str_radix` would allow a plus sign before them.
+/// Parses digits alone: `from_str_radix` would allow a plus sign before them. `None` if the number
+/// does not fit 64 bits.
 pub(super) fn parse_digits(digits: &[u8], radix: u32) -> Option<u64> {
     let digits = str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
     u64::from_str_radix(digits, radix).ok()
@@ -37,13 +38,13 @@ pub(crate) fn has_valid_escapes(text: &[u8]) -> bool {
     text.split(|byte| *byte == b'%').skip(1).all(is_escape)
 }
 
-/// The value of Host, or the authority of a target: `uri-host [":" port]`, with a host that is not
-/// empty (RFC 3986 §3.2.2). All of it is ASCII.
+/// The value of Host, or the authority of a target: `uri-host [":" port]` (RFC 9110 §7.2). The host
+/// is not empty (RFC 9110 §4.2.1). All bytes are ASCII.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Host<'a> {
     text: &'a [u8],
-    /// Whether DNS rebinding can use the host. It cannot use an IP address, `localhost` or a name
-    /// below that (RFC 6761 §6.3), which clients reach without DNS.
+    /// Whether clients find the host by DNS, so that DNS rebinding can use it. They reach an IP
+    /// address, `localhost` and the names below `localhost` (RFC 6761 §6.3) without DNS.
     pub(crate) needs_dns: bool,
 }
 
@@ -52,7 +53,7 @@ const LOCALHOST: &[u8] = b"localhost";
 impl<'a> Host<'a> {
     pub(crate) fn parse(text: &'a [u8]) -> Option<Self> {
         let name = without_port(text);
-        // Most clients on the same host send one of these.
+        // A shortcut: most clients on this host send one of these.
         if name == LOCALHOST || name == b"127.0.0.1" {
             return Some(Self { text, needs_dns: false });
         }
@@ -69,8 +70,8 @@ impl<'a> Host<'a> {
     }
 }
 
-/// Whether two hosts have one name, in any case, with or without the dot of the DNS root. The first
-/// may have a port.
+/// Whether `host`, which may have a port, has this name. Ignores case, and the dot of the DNS root
+/// at the end of either.
 pub(crate) fn host_has_name(host: &str, name: &str) -> bool {
     let own = without_port(host.as_bytes());
     without_root(own).eq_ignore_ascii_case(without_root(name.as_bytes()))
@@ -81,7 +82,7 @@ pub(crate) fn host_name(host: &str) -> &str {
     &host[..without_port(host.as_bytes()).len()]
 }
 
-/// Whether the name is `localhost` or below that.
+/// Whether the name is `localhost` or a name below it, in any case.
 fn is_localhost(name: &[u8]) -> bool {
     let (below, top) = name.split_at(name.len().saturating_sub(LOCALHOST.len()));
     top.eq_ignore_ascii_case(LOCALHOST) && (below.is_empty() || below.ends_with(b"."))
@@ -91,8 +92,8 @@ fn is_address<A: FromStr>(text: &[u8]) -> bool {
     str::from_utf8(text).is_ok_and(|text| text.parse::<A>().is_ok())
 }
 
-/// Removes a colon and the digits after it, if the host ends in these. A colon that is left is one
-/// of an IPv6 address, or makes the host malformed.
+/// Removes a colon and the digits after it, of which there may be none (RFC 3986 §3.2.3), from the
+/// end of a host. A colon that is left belongs to an IPv6 address, or makes the host malformed.
 fn without_port(host: &[u8]) -> &[u8] {
     match host.iter().rposition(|byte| !byte.is_ascii_digit()) {
         Some(colon) if host[colon] == b':' => &host[..colon],
@@ -100,11 +101,11 @@ fn without_port(host: &[u8]) -> &[u8] {
     }
 }
 
-/// Whether this is a host name: the rule `reg-name` of RFC 3986 §3.2.2, but not empty.
+/// Whether this is a `reg-name` (RFC 3986 §3.2.2) that is not empty.
 fn is_reg_name(name: &[u8]) -> bool {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
     let is_allowed = |byte: &u8| is_plain(byte) || b"_~!$&'()*+,;=%".contains(byte);
-    // Nearly all hosts are names in the DNS, which need only the first check.
+    // The first check is enough for nearly all hosts: they are names in the DNS.
     let is_valid = || name.iter().all(is_allowed) && has_valid_escapes(name);
     !name.is_empty() && (name.iter().all(is_plain) || is_valid())
 }
