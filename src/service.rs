@@ -28,13 +28,13 @@ use crate::store::{Change, Store};
 pub(crate) struct Service {
     pub(crate) options: Arc<Options>,
     pub(crate) store: Store,
-    /// A write needs one of these; `None` when everybody may write.
+    /// The tokens of `--token-file`. `None` without it: then no request needs a token.
     pub(crate) tokens: Option<Tokens>,
     /// The service whose list this one has, if it follows one.
     followed: Option<Arc<FollowStatus>>,
     pub(crate) metrics: Metrics,
     pub(crate) state: Arc<ServerState>,
-    /// The document that [`openapi::openapi`] returned for the base path.
+    /// The OpenAPI document, with the base path in it.
     openapi: Arc<Representation>,
     page: Arc<Representation>,
 }
@@ -57,10 +57,10 @@ impl Service {
 /// What the server knows of a request besides its bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct RequestContext {
-    /// A request for a foreign host name is refused.
+    /// Whether a request for a foreign host name is refused.
     pub(crate) checks_host: bool,
-    /// No other client waits meanwhile. Otherwise an answer that takes long is
-    /// [`Answer::TakesLong`].
+    /// Whether the answer may take long, since no worker makes it. If not, an answer that takes
+    /// long is [`Answer::TakesLong`].
     pub(crate) may_take_long: bool,
 }
 
@@ -69,18 +69,18 @@ pub(crate) enum Answer {
     Ready(Response),
     /// The head of the request is refused.
     Refused(Response),
-    /// What the client has is current, and it would rather wait for a change of this (RFC 7240
-    /// §4.3). The response is a 304, for when nothing changes.
+    /// What the client has is current, and it prefers to wait until this changes (RFC 7240 §4.3).
+    /// The response is the 304 for when nothing changes in time.
     Wait(Subject, Response),
-    /// Nothing was done, since it would take long: ask again with
-    /// [`RequestContext::may_take_long`], on a thread that no other client waits for.
+    /// Nothing was done, since it would take long: ask again on a thread of the pool, with
+    /// [`RequestContext::may_take_long`].
     TakesLong,
     /// The writer has to save this change: [`Store::submit`]. [`Service::respond_to_outcome`] makes
-    /// the response of what comes of it.
+    /// the response from the outcome.
     Save(Change),
 }
 
-/// What has to change for a client that waits.
+/// What a client waits to see changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     List,

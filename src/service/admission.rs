@@ -1,4 +1,4 @@
-//! What the head of a request decides: which operation it asks for, and whether it is allowed.
+//! What the head of a request decides: which operation it asks for, and whether that is allowed.
 
 use std::sync::Arc;
 
@@ -30,16 +30,16 @@ impl Service {
             .map_err(|refusal| Response { varies_by_accept: target.is_page(), ..refusal })
     }
 
-    /// Refuses with 404 a target that is no resource, then with 405 a method that it does not have,
-    /// then with 401 a request that needs a valid token and has none. The operation comes after
-    /// these: its 404 and its 412 would reveal which colors exist.
+    /// Refuses with 404 a target that is no resource, then with 405 a method that the resource does
+    /// not have, then with 401 a request that needs a valid token and has none. The operation comes
+    /// after all of these, since its 404 or 412 would reveal which colors exist.
     fn find_operation<'a>(
         &self,
         target: &Target<'a>,
         request: &Request,
     ) -> Result<Operation<'a>, Response> {
-        // The Accept of a preflight is always `*/*`, whatever that of the request for which it asks
-        // (Fetch standard, CORS-preflight fetch).
+        // The Accept of a preflight is `*/*`, whatever the request has that it asks for (Fetch
+        // standard, CORS-preflight fetch).
         if target.is_page() && !request.kept().asks_for_html && !request.is_preflight() {
             return Err(self.unknown());
         }
@@ -65,8 +65,8 @@ impl Service {
         Ok(operation)
     }
 
-    /// The response to OPTIONS. If a write would need a token that this request does not have, the
-    /// response has a challenge, which makes the page ask for a token (RFC 9110 §11.6.1).
+    /// The response to OPTIONS. If a change of the target would need a token that this request does
+    /// not have, the response has a challenge: then the page asks for a token (RFC 9110 §11.6.1).
     pub(super) fn allowed_methods(&self, target: &Target<'_>, request: &Request) -> Response {
         let allow = self.allow(target);
         let is_written = self.methods(target).any(|method| !is_safe(method));
@@ -92,7 +92,7 @@ impl Service {
         is_safe(method) || !(self.options.read_only || self.options.follow.is_some())
     }
 
-    /// The methods of a target that the service takes. The target `*` has all of them.
+    /// The methods of a target that the service takes. The target `*` has all methods.
     fn methods(&self, target: &Target<'_>) -> impl Iterator<Item = &'static Method> {
         let has = |method: &Method| self.takes(method) && target.operation(method).is_some();
         METHODS.iter().filter(move |method| has(method))

@@ -1,5 +1,5 @@
-//! The matcher: decides which operation a request asks for, by its method and its target. Knows
-//! nothing of the colors that exist.
+//! The matcher: decides which operation a request asks for, by its method and its target, and makes
+//! the path of a color. Knows nothing of the colors that exist.
 
 use std::borrow::Cow;
 use std::iter;
@@ -17,14 +17,14 @@ pub(crate) enum Operation<'a> {
     Create,
     ReplaceAll,
     ReadOne(Cow<'a, str>),
-    /// With `If-None-Match: *`, a create.
+    /// With `If-None-Match: *`, creates the color.
     Update(Cow<'a, str>),
     Delete(Cow<'a, str>),
     Health,
     Metrics,
     OpenApi,
     Page,
-    /// Which methods there are.
+    /// Asks which methods the target has.
     Options(Target<'a>),
 }
 
@@ -33,16 +33,17 @@ pub(crate) enum Operation<'a> {
 pub(crate) enum Target<'a> {
     /// One or two segments below the base path, decoded. The base path itself is one empty segment.
     Path(Cow<'a, str>, Option<Cow<'a, str>>),
-    /// A path that is not below the base path, or has more segments.
+    /// A path that is not below the base path, or has more than two segments there.
     Unknown,
-    /// The service itself (RFC 9110 §9.3.7), which only OPTIONS names, by `*`.
+    /// The service itself (RFC 9110 §9.3.7). Only OPTIONS names it, by `*`, or by an absolute-form
+    /// target without path and query.
     Service,
 }
 
 impl<'a> Target<'a> {
-    /// The endpoints of the specification, and the further ones (docs/http.md, Resources). HEAD is
-    /// a GET whose content is not sent. `None` if nothing is there, or it has no such method; all
-    /// that is there has GET.
+    /// The operation that a method of this target is (docs/http.md, Resources). HEAD is a GET whose
+    /// content is not sent. `None` if there is no such resource, or it does not have the method.
+    /// Every resource has GET. [`Target::Service`] takes every method for OPTIONS.
     pub(super) fn operation(&self, method: &Method) -> Option<Operation<'a>> {
         use Method::{Delete, Get, Head, Options, Post, Put};
         let (first, second) = match self {
@@ -66,29 +67,29 @@ impl<'a> Target<'a> {
         })
     }
 
-    /// The target of the page, which is there only for clients that ask for HTML.
+    /// Whether this is the target of the page, which is there only for clients that ask for HTML.
     pub(super) fn is_page(&self) -> bool {
         matches!(self, Self::Path(first, None) if first.is_empty())
     }
 }
 
 impl Operation<'_> {
-    /// Whether `--private` protects it: it tells of the colors.
+    /// Whether `--private` protects it. Health, which tells how many colors there are, stays open.
     pub(super) fn is_private(&self) -> bool {
         matches!(self, Self::ReadAll | Self::ReadOne(_) | Self::Metrics)
     }
 }
 
-/// When the target is neither origin-form nor absolute-form (RFC 9112 §3.2): 400.
+/// When the target is neither a path nor an http or https URL (RFC 9112 §3.2): 400.
 const FORM: &str = "the request target has to be a path, as in /colors";
 
-/// When a percent escape is cut short, not hexadecimal, or the decoded bytes are not UTF-8: 400.
+/// When an escape in the path is cut short or not hexadecimal, or decodes to no UTF-8: 400.
 const ESCAPE: &str = "the path has a bad percent escape, or one that does not decode to UTF-8";
 
 /// Finds out what a request target names below `base`. Fails with what is malformed.
 ///
-/// The path is split at `/` first, then each segment is percent-decoded, so `%2F` is part of a
-/// name; the query is ignored.
+/// The path is split at `/` first. Then each segment is percent-decoded, so that `%2F` is part of a
+/// name. The query is ignored.
 pub(super) fn parse<'a>(
     method: &Method,
     target: &'a str,
@@ -106,7 +107,8 @@ pub(super) fn parse<'a>(
         Some((_, path)) => path.strip_prefix('/').unwrap_or(path),
         None => target.strip_prefix('/').ok_or(FORM)?,
     };
-    // Also true if only the query has one: a path without escapes decodes to itself.
+    // Also true if only the query has one, which does no harm: a path without escapes decodes to
+    // itself.
     let has_escapes = path.bytes().any(|byte| byte == b'%');
     let decodes = || {
         let path = path.split('?').next().unwrap_or_default();
@@ -124,7 +126,7 @@ pub(super) fn parse<'a>(
         let (segment, after) = path.split_at(end);
         rest = after.strip_prefix('/');
         Some(match has_escapes {
-            // RFC 3986 §2.1: `+` stays a plus sign.
+            // RFC 3986 §2.1: only `%` begins an escape, so `+` stays a plus sign.
             true => percent_decode_str(segment).decode_utf8().expect("the whole path decodes"),
             false => Cow::Borrowed(segment),
         })
@@ -139,14 +141,14 @@ pub(super) fn parse<'a>(
     })
 }
 
-/// Longest path in a Location, in bytes: nginx takes 4 KiB of response head, most others 8 KiB.
+/// Longest path in a Location, in bytes. As a proxy, nginx takes 4 KiB of response head by default.
 const LOCATION_BYTES_MAX: usize = 3500;
 
 /// The path of the color `name`, for a Location field (RFC 3986 §3.3).
 ///
-/// `None` if not all clients could follow it: if the name has a dot segment, which clients
-/// remove even as `%2E` (URL standard), and proxies behind `%2F`; if it has a NUL, which
-/// proxies refuse; or if the path is longer than [`LOCATION_BYTES_MAX`].
+/// `None` if not all clients could follow it. Clients remove a dot segment even as `%2E` (URL
+/// standard), and proxies after `%2F`. Proxies refuse a NUL. Or the path is longer than
+/// [`LOCATION_BYTES_MAX`].
 pub(super) fn location_of(base: &BasePath, name: &str) -> Option<String> {
     /// All but the unreserved characters of RFC 3986 §2.3.
     const RESERVED: &AsciiSet =

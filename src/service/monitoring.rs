@@ -1,4 +1,4 @@
-//! `/health` and `/metrics`: how the service is.
+//! `/health` and `/metrics`: the state of the service.
 
 use std::fmt::Display;
 use std::fs;
@@ -50,7 +50,8 @@ process_resident_memory_bytes gauge Resident memory.
 const OTHER: &str = "other";
 
 impl Service {
-    /// 200, or 503 with what is wrong. Tells what is known, and waits for nothing.
+    /// The response to a read of `/health`: 503 with what is wrong as `status`, or else 200, 304 or
+    /// what the conditions lead to. Tells what is known: asks neither the disk nor another service.
     pub(super) fn health(&self, request: &Request) -> Response {
         let store = &self.store;
         let is_stopping = self.state.phase() == Phase::Stopping;
@@ -79,7 +80,7 @@ impl Service {
         }
     }
 
-    /// All metrics in the text format of Prometheus, version 0.0.4.
+    /// The metrics in the text format of Prometheus, version 0.0.4.
     pub(super) fn metrics(&self) -> Response {
         let Self { metrics, state, store, .. } = self;
         // In bytes: the text has some 7 KiB.
@@ -141,7 +142,7 @@ fn seconds_since_1970(time: SystemTime) -> f64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
-/// The processor time of the process in user and in kernel mode.
+/// The processor time of the process in seconds, in user and in kernel mode.
 fn processor_seconds() -> Option<f64> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
     // proc_pid_stat(5): utime and stime are fields 14 and 15, in ticks of 10 ms. Field 2, the name,
@@ -190,8 +191,8 @@ impl Exposition {
         }
     }
 
-    /// Adds the samples of a histogram that is the sum of `parts`. Here, as Prometheus wants it,
-    /// each bucket includes those before it.
+    /// Adds the samples of a histogram that is the sum of `parts`. Prometheus wants each bucket to
+    /// include those before it; in a [`Histogram`] it does not.
     fn histogram<'a>(&mut self, label: &str, parts: impl Iterator<Item = &'a Histogram> + Clone) {
         let (separator, labels) =
             if label.is_empty() { ("", String::new()) } else { (",", format!("{{{label}}}")) };

@@ -1,13 +1,13 @@
-//! The OpenAPI 3.1 document: `openapi.json`, which gets the base path and the fields of each
-//! response at the start.
+//! The OpenAPI 3.1 document: `openapi.json`, into which the base path and the common fields of all
+//! responses are put at the start.
 
 use std::sync::Arc;
 
 use crate::options::BasePath;
 use crate::representation::Representation;
 
-/// The fields of each response. `components.headers` of the file describes them. Vary is not among
-/// them: the page describes it in other words.
+/// The fields that every response has, or may have. `components.headers` of the file describes
+/// them. Vary is not among them: the response with the page describes it in other words.
 const FIELDS: [&str; 9] = [
     "Date",
     "Cache-Control",
@@ -20,12 +20,12 @@ const FIELDS: [&str; 9] = [
     "Access-Control-Expose-Headers",
 ];
 
-/// Stands for [`FIELDS`] in each response.
+/// Stands for [`FIELDS`] in each response of the file.
 const MARKER: &str = r#""...": "the fields of each response, which openapi.rs puts here""#;
 
-/// The document of a service below `base`. Its server is that path: clients resolve it against the
-/// address that they read the document from (OpenAPI 3.1, Server Object). Scheme and host are left
-/// to them, since a proxy in front may have others.
+/// The document of a service below `base`. Its server is the path alone: clients resolve it against
+/// the address that they read the document from (OpenAPI 3.1, Server Object). A proxy in front may
+/// have another scheme and host.
 pub(super) fn openapi(base: &BasePath) -> Arc<Representation> {
     let server = format!(r#""url": "/{}""#, base.as_str().trim_start_matches('/'));
     let fields =

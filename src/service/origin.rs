@@ -1,7 +1,7 @@
-//! Protects against CSRF (changes that a page of another origin makes a visitor's browser send) and
-//! DNS rebinding (foreign host names on a loopback address). Browsers say where a request comes
-//! from; curl and other programs do not, and pass the check against CSRF. The host is checked for
-//! all of them.
+//! Protects against CSRF (a page of another origin has a visitor's browser send changes) and DNS
+//! rebinding (a foreign host name leads to an address of this host). Browsers say which page a
+//! request comes from. Other programs, such as curl, do not, and pass the check against CSRF. The
+//! host is checked whoever asks.
 
 use tiny_http::StatusCode;
 
@@ -9,8 +9,8 @@ use crate::http::{Request, Response, host_has_name, host_name};
 use crate::logging::excerpt;
 use crate::options::Options;
 
-/// Refuses with 403 a change from a page of another origin and, if `checks_host`, a request for a
-/// foreign host. `checks_host` is for listeners that DNS rebinding may reach.
+/// Refuses with 403 a request for a foreign host, if `checks_host`, and a change from a page of
+/// another origin. `checks_host` is for listeners that DNS rebinding may reach.
 pub(super) fn check(
     options: &Options,
     request: &Request,
@@ -32,16 +32,15 @@ pub(super) fn check(
     }
 }
 
-/// The Origin of a request, if the operator allows it. The two are compared byte for byte.
+/// The Origin of a request, if `--allow-origin` has it byte for byte.
 pub(super) fn allowed_origin<'a>(options: &Options, request: &'a Request) -> Option<&'a str> {
     let origin = request.kept().origin.as_deref()?;
     options.allow_origin.iter().any(|allowed| allowed == origin).then_some(origin)
 }
 
-/// Whether a request is from a page of the service, from an allowed one, from the user (`none`, as
-/// by an address that was typed), or from no browser. This is the algorithm of
-/// `http.CrossOriginProtection` of Go 1.25. As there, an empty field counts as none; no browser
-/// sends one.
+/// Whether a request is from a page of the service, from an allowed origin, from the user (`none`,
+/// as when an address was typed), or from no browser. This follows `http.CrossOriginProtection` of
+/// Go 1.25, which also takes an empty field for none; no browser sends one.
 fn may_change(options: &Options, request: &Request) -> bool {
     let fields = request.kept();
     match (given(&fields.sec_fetch_site), given(&fields.origin)) {
@@ -55,8 +54,8 @@ fn may_change(options: &Options, request: &Request) -> bool {
     }
 }
 
-/// The 403 for a change from a page of another origin. Behind a proxy that changes Host, a page of
-/// the service may be taken for one.
+/// The 403 for a change from a page of another origin. A page of the service may get it as well: if
+/// the browser sends no Sec-Fetch-Site, and a proxy changes Host.
 fn cross_origin(request: &Request) -> Response {
     let origin = given(&request.kept().origin).map_or("not given".to_owned(), excerpt);
     forbidden(
@@ -66,7 +65,7 @@ fn cross_origin(request: &Request) -> Response {
     )
 }
 
-/// The 403 for a foreign host name, which DNS rebinding may have led to a loopback address.
+/// The 403 for a foreign host name, which DNS rebinding may have led here.
 fn foreign_host(host: &str) -> Response {
     forbidden(
         "the service does not have this host name; --allow-host would allow it",
@@ -74,13 +73,13 @@ fn foreign_host(host: &str) -> Response {
     )
 }
 
-/// A 403 with a message. The log has `detail` behind it.
+/// A 403 with a message. Only the log has `detail` after it.
 fn forbidden(message: &'static str, detail: &str) -> Response {
     let response = Response::error(StatusCode(403), message);
     Response { log_detail: format!("{message}{detail}").into(), ..response }
 }
 
-/// The value of a field that is not empty.
+/// The value of a field, unless it is empty.
 fn given(field: &Option<String>) -> Option<&str> {
     field.as_deref().filter(|value| !value.is_empty())
 }

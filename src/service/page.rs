@@ -3,8 +3,8 @@
 //! gets it.
 //!
 //! Style and script are in the document, so that one request gets all of the page. The scripts are
-//! one module: a function may use what any part declares, and code outside of functions what stands
-//! before it.
+//! one module: a function may use what any part declares, but code outside of functions only the
+//! variables that stand before it.
 
 use std::sync::Arc;
 
@@ -44,8 +44,9 @@ const HTML: &str = concat!(
 
 /// What a browser lets the page do (Content Security Policy Level 3).
 ///
-/// Only the script and the style with these hashes are applied, nothing is asked of another host,
-/// and no text becomes markup. After a change of style or script, a test below tells the new hash.
+/// Only the script and the style with these hashes apply, the page loads nothing from other hosts,
+/// and no text becomes markup (Trusted Types). After a change of either, a test below tells its new
+/// hash.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'sha256-",
     "nfR0TgqrqIkHmo6iT2NgKjQc6be3Z5Rq2t8VNRNgeUM=",

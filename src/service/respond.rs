@@ -1,5 +1,5 @@
 //! The rules of the HTTP contract: [`Service::respond`] answers a request, and
-//! [`Service::respond_to_outcome`] one whose change had to be saved first. No sockets; logs
+//! [`Service::respond_to_outcome`] one whose change the writer has decided. No sockets; logs
 //! nothing.
 
 use std::borrow::Cow;
@@ -19,11 +19,12 @@ use crate::store::{Action, Change, Color, DatabaseError, JsonError, Outcome, jso
 /// What the log says of a change that leaves everything as it is.
 const UNCHANGED: &str = "unchanged";
 
-/// To parse a longer content takes more time than the rest of a request.
+/// Longest content, in bytes, of a write that may be parsed on a worker. To parse more takes more
+/// time than the rest of a request.
 const LONG_CONTENT_BYTES: usize = 16 * 1024;
 
 impl Service {
-    /// Answers a request; an error is a response too. Checks the head again: its token may have
+    /// Answers a request; an error is a response too. Checks the head each time: the token may have
     /// been withdrawn while the request waited for a change.
     pub(crate) fn respond(&self, request: &Request, context: RequestContext) -> Answer {
         match self.admit(request, context.checks_host) {
@@ -32,7 +33,7 @@ impl Service {
         }
     }
 
-    /// The table of docs/http.md, Resources.
+    /// Does what the table in docs/http.md, Resources, says of the operation.
     fn operate(
         &self,
         operation: Operation<'_>,
@@ -40,7 +41,7 @@ impl Service {
         context: RequestContext,
     ) -> Answer {
         let content = &request.content;
-        // A list that is replaced may be a long one, which has to be freed.
+        // ReplaceAll frees the list before it, which may be long.
         let takes_long = content.len() > LONG_CONTENT_BYTES || operation == Operation::ReplaceAll;
         if !context.may_take_long && !request.is_safe() && takes_long {
             return Answer::TakesLong;
@@ -58,7 +59,7 @@ impl Service {
             Operation::Update(name) if request.kept().conditions.need_absence() => {
                 let create = json::from_create_named(&name, content).map(Action::CreateAbsent);
                 let change = self.change_of(request, create).map_err(|refusal| match find(&name) {
-                    // Where the color exists, 412 comes before what is wrong with the request.
+                    // If the color is there, 412 comes before what else is wrong with the request.
                     Some(_) => condition_failed(),
                     None => refusal,
                 });
@@ -93,7 +94,8 @@ impl Service {
         read_or_wait(request, envelope, || Subject::List)
     }
 
-    /// The change that a request asks for, unless its content or its conditions are malformed.
+    /// The change that a request asks for. Fails with 415 if the content has a coding, and with 400
+    /// if content or conditions are malformed.
     fn change_of(
         &self,
         request: &Request,
@@ -116,8 +118,8 @@ impl Service {
         Ok(Change::new(action, conditions.clone()))
     }
 
-    /// Makes a change of a list in memory, or asks to have it saved, unless the request for it is
-    /// refused.
+    /// Makes the change if the list is in memory; otherwise, the answer asks to have it saved. If
+    /// the request was refused instead, the answer is that refusal.
     fn write(&self, change: Result<Change, Response>, context: RequestContext) -> Answer {
         let change = match change {
             Ok(change) => change,
@@ -133,8 +135,8 @@ impl Service {
         Answer::Ready(self.respond_to_outcome(Ok(list.change(&change))))
     }
 
-    /// Makes a change of the color `name`. If there is none, the answer is always the same, even
-    /// with invalid content (docs/http.md, Errors).
+    /// Makes a change of the color `name`. If there is no such color, the answer is the 404 for
+    /// that, even if content or conditions are malformed (docs/http.md, Errors).
     fn write_color(
         &self,
         name: &str,
@@ -148,7 +150,7 @@ impl Service {
         self.write(change, context)
     }
 
-    /// The response to a request whose change was saved, or could not be.
+    /// The response to a request by what came of its change.
     pub(crate) fn respond_to_outcome(&self, outcome: Result<Outcome, DatabaseError>) -> Response {
         let is_logged = self.options.access_log != AccessLog::None;
         // Made only if it is logged, since the JSON of a color is parsed for it.
@@ -160,8 +162,8 @@ impl Service {
         };
         match outcome {
             Ok(Outcome::Created { color, is_first }) => {
-                // RFC 9110 §10.2.2: Location names the created color, so there is none when an
-                // earlier entry has its name.
+                // RFC 9110 §10.2.2: Location names the created color. So there is none when an
+                // earlier color has its name: the path leads to that one.
                 let location =
                     is_first.then(|| location_of(&self.options.base_path, &color.name())).flatten();
                 let fields = location.map(|path| ("Location", path.into())).into_iter().collect();
@@ -193,7 +195,7 @@ impl Service {
                 Response::error(StatusCode(503), message)
             }
             Err(error) => {
-                // The writer logs the error.
+                // The error itself is for the operator: the log and `/health` have it.
                 let cause = error.for_clients();
                 let message = format!(
                     "the change could not be saved: {cause}; /health and the log say what to do"
@@ -206,7 +208,7 @@ impl Service {
     fn page(&self, request: &Request) -> Response {
         let mut response = read(request, Arc::clone(&self.page));
         response.varies_by_accept = true;
-        // An error stays JSON.
+        // An error is JSON here, too.
         if response.status.0 < 400 {
             response.media_type = MediaType::Html;
             response.fields.push(("Content-Security-Policy", page::POLICY.into()));
@@ -215,8 +217,7 @@ impl Service {
         response
     }
 
-    /// What decides the fields that do not depend on the content of the response. `request` is the
-    /// part of the request that could be parsed. `keep_alive`: see [`CommonFields`].
+    /// The [`CommonFields`] of a response. `request`: what could be parsed of the request.
     pub(crate) fn common_fields<'a>(
         &self,
         request: Option<&'a Request>,
@@ -238,8 +239,8 @@ fn bad_request(error: impl Display) -> Response {
     Response::error(StatusCode(400), error.to_string())
 }
 
-/// A representation with its tag, if the conditions hold; they are evaluated in the order of RFC
-/// 9110 §13.2.2.
+/// The response to a GET or HEAD of a representation, by the conditions in the order of RFC 9110
+/// §13.2.2: 200, 304 or 412; 400 if they are malformed.
 pub(super) fn read(request: &Request, representation: Arc<Representation>) -> Response {
     let tag = representation.tag();
     let mut response = match request.kept().conditions.well_formed() {
@@ -254,7 +255,7 @@ pub(super) fn read(request: &Request, representation: Arc<Representation>) -> Re
     response
 }
 
-/// The answer to a read that can wait until its representation changes.
+/// The answer to a read whose client may want to wait until the representation changes.
 fn read_or_wait(
     request: &Request,
     representation: Arc<Representation>,
@@ -269,8 +270,8 @@ fn read_or_wait(
     }
 }
 
-/// The answer when no entry has the requested name: the Error body without a message
-/// (docs/http.md, Errors).
+/// The answer when no color has the requested name: the Error body without a message (docs/http.md,
+/// Errors).
 fn no_such_color() -> Response {
     let content = Content::Own(b"{\"error\":true}\n".to_vec());
     Response { log_detail: "no such color".into(), ..Response::new(StatusCode(404), content) }

@@ -10,8 +10,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::http::{Challenge, Credentials};
 
-/// Fewest and most characters of a token: 16 of base64 are 96 bits, which nobody guesses; 512 fit
-/// any proxy's limit for a field.
+/// Fewest and most characters of a token. 16 random ones of base64 are 96 bits, which are too many
+/// to guess. 512 fit the limits that proxies have for a field.
 const TOKEN_CHARACTERS: RangeInclusive<usize> = 16..=512;
 const TOKEN_LENGTH: &str = "a token has 16 to 512 characters";
 
@@ -56,8 +56,8 @@ impl Tokens {
         &self.file
     }
 
-    /// Reads the file and replaces all tokens by those in it. If the file cannot be read, has no
-    /// token or a wrong line, this fails and the previous tokens stay.
+    /// Reads the file and replaces all tokens by those in it. Fails, and leaves the tokens as they
+    /// are, if the file cannot be read, has no token or has a malformed line.
     pub(crate) fn load(&self) -> io::Result<LoadedTokens> {
         let (content, mode) = read(&self.file)?;
         let accepted = parse(&content).map_err(io::Error::other)?;
@@ -92,7 +92,8 @@ impl Tokens {
         self.find(hash)?.name
     }
 
-    /// blake3 compares hashes in constant time. So the time reveals nothing of a token.
+    /// The accepted token with this hash. blake3 compares hashes in constant time: how long it
+    /// takes tells nothing of how much of a token is right.
     fn find(&self, hash: &blake3::Hash) -> Option<Accepted> {
         let accepted = self.accepted.read().unwrap_or_else(PoisonError::into_inner);
         accepted.iter().find(|accepted| accepted.hash == *hash).cloned()
@@ -108,7 +109,7 @@ impl LoadedTokens {
 
 /// The content of a token file, and its permissions.
 fn read(file: &Path) -> io::Result<(String, u32)> {
-    // O_NONBLOCK, since opening a FIFO would block the accept loop or the follower.
+    // O_NONBLOCK, since opening a FIFO would wait for a process that writes to it.
     let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
     let file = OpenOptions::new().read(true).custom_flags(nonblocking).open(file)?;
     let mut content = Vec::new();
@@ -124,7 +125,7 @@ fn read(file: &Path) -> io::Result<(String, u32)> {
     Ok((String::from_utf8_lossy(&content).into_owned(), mode))
 }
 
-/// The only token of a file, without its name. Fails if there are several.
+/// The only token of a file, without its name. Fails if the file has none or several.
 pub(crate) fn only_token(file: &Path) -> io::Result<String> {
     let (content, _) = read(file)?;
     match &parse(&content).map_err(io::Error::other)?[..] {
@@ -137,23 +138,23 @@ pub(crate) fn only_token(file: &Path) -> io::Result<String> {
     }
 }
 
-/// The lines that are neither empty nor comments, with their numbers.
+/// The lines that are neither empty nor comments, with their numbers from 1.
 fn token_lines(content: &str) -> impl Iterator<Item = (&str, i32)> {
     let lines = content.lines().map(str::trim_ascii).zip(1..);
     lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'))
 }
 
-/// Whether the file is a credential from systemd (systemd.exec(5)). The service's user may read it
-/// by an access control list, whose mask looks like permissions of the group (acl(5)); its
-/// directory keeps all other users out.
+/// Whether the file is a credential from systemd (systemd.exec(5)). An access control list lets the
+/// service's user read it. The mask of that list looks like permissions of the group (acl(5)), but
+/// the directory keeps all other users out.
 fn is_credential(file: &Path) -> bool {
     std::env::var_os("CREDENTIALS_DIRECTORY")
         .is_some_and(|directory| file.parent() == Some(Path::new(&directory)))
 }
 
 /// The tokens of a file: one per line, with or without a name before it. A line that begins with
-/// `#` is a comment. An error has the number of the line, counted from 1. It does not show the
-/// line, which may be most of a token.
+/// `#` is a comment. An error has the number of the line, but not its text, which may be most of a
+/// token.
 fn parse(content: &str) -> Result<Vec<Accepted>, String> {
     let parse = |(line, number)| parse_line(line).map_err(|rule| format!("line {number}: {rule}"));
     let tokens = token_lines(content).map(parse).collect::<Result<Vec<_>, _>>()?;
