@@ -1,25 +1,25 @@
-//! Says which build this is: the version, and the commit unless that is the version's tag. Outside
-//! a checkout it is the version alone.
+//! Sets `BUILD_VERSION`, the version for `--version` and the log: with the commit, unless that has
+//! the version's tag. Outside a checkout it is the version alone.
 
 use std::path::Path;
 use std::process::Command;
 
 fn main() {
     let version = env!("CARGO_PKG_VERSION");
-    // what the program is made of; and what git changes when HEAD moves, or a tag is made
+    // What the program is made of. `describe` adds the files of git.
     for path in ["build.rs", "src", "seed", "Cargo.toml", "Cargo.lock", ".cargo"] {
         watch(path);
     }
     let build = match Path::new(".git").exists() {
         true => describe(version).unwrap_or_else(|| version.to_owned()),
-        // a package, an archive, or sources in somebody else's checkout
+        // A package, an archive, or sources in somebody else's checkout.
         false => version.to_owned(),
     };
     println!("cargo::rustc-env=BUILD_VERSION={build}");
 }
 
-/// `0.1.0` at the tag v0.1.0, and `0.1.0+f9df746` elsewhere; with `dirty` behind it if a file is
-/// not as in the commit. Nothing if git says nothing.
+/// `0.1.0` at the tag v0.1.0, and `0.1.0+f9df746` elsewhere; if a tracked file has changed,
+/// `0.1.0+dirty` and `0.1.0+f9df746-dirty`. `None` if git tells nothing.
 fn describe(version: &str) -> Option<String> {
     for name in ["logs/HEAD", "HEAD", "packed-refs", "refs/tags"] {
         git(&["rev-parse", "--git-path", name]).iter().for_each(|path| watch(path));
@@ -41,7 +41,7 @@ fn watch(path: &str) {
     }
 }
 
-/// What git prints; nothing without git, or where it refuses.
+/// What git prints; `None` if there is no git, or it fails.
 fn git(arguments: &[&str]) -> Option<String> {
     let output = Command::new("git")
         .args(arguments)

@@ -1,5 +1,5 @@
-//! The options, from `COLORS_*` variables and from the command line, which overrides them. Checks
-//! each value, and whether the options go together; opens no file.
+//! The options: from the command line, or else from `COLORS_*` variables. Checks each value, and
+//! whether the options go together; opens no file.
 
 mod values;
 
@@ -139,14 +139,15 @@ impl Options {
         Ok(Self { warnings: warnings(&command), ..Self::from_arg_matches(&matches)? })
     }
 
-    /// Whether SIGHUP does not end the process. The token of `--follow-token-file` is read again
-    /// without it, but whoever changes a token may send it.
+    /// Whether SIGHUP is handled; otherwise it ends the process. The file of `--follow-token-file`
+    /// is read with each request, and needs no signal. But whoever changes it may send one.
     pub(crate) fn handles_hangup(&self) -> bool {
         self.token_file.is_some() || self.follow_token_file.is_some()
     }
 
     pub(crate) fn worker_count(&self) -> usize {
-        // At least two: while one makes an answer that is only just not long, the other serves.
+        // At least two by default: while one makes an answer that is only just not long, the other
+        // serves.
         let of_system = || available_parallelism().map_or(2, |count| count.get().clamp(2, 256));
         self.workers.unwrap_or_else(of_system)
     }
@@ -157,14 +158,14 @@ impl Options {
 pub(crate) enum AccessLog {
     // Those that have changed the list.
     Changes,
-    // The words of the other options, and of clap.
+    // The words that clap takes for a boolean, as in `bool_parser`.
     #[value(name = "true", aliases = ["yes", "on", "1", "y", "t"])]
     All,
     #[value(name = "false", aliases = ["no", "off", "0", "n", "f"])]
     None,
 }
 
-/// The options of a command line without any, whatever the environment has.
+/// The options of an empty command line, whatever the environment has.
 #[cfg(any(test, fuzzing))]
 impl Default for Options {
     fn default() -> Self {
@@ -179,7 +180,7 @@ fn with_kind(arg: Arg) -> Arg {
         "FILE" => arg.value_hint(ValueHint::FilePath),
         "NAME" => arg.value_hint(ValueHint::Hostname),
         "ADDR:PORT" | "MODE" | "PATH" | "ORIGIN" | "URL" => arg.value_hint(ValueHint::Other),
-        // -1 is refused as a value, by a message that says what to give.
+        // Takes -1 for a value, not for an option: the message then says which values there are.
         "N" | "BYTES" | "TIME" => arg.value_hint(ValueHint::Other).allow_negative_numbers(true),
         // --read-only is the same as --read-only=true.
         "BOOL" | "WHICH" => arg
@@ -206,7 +207,7 @@ fn with_variable(arg: Arg) -> Arg {
     }
 }
 
-/// Puts the name of the variable into an error about its value. There, clap names the option.
+/// If an error is about the value of a variable, has it name the variable: clap names the option.
 fn name_variable(command: &Command, mut error: clap::Error) -> clap::Error {
     let text = |kind| error.get(kind).map(ToString::to_string);
     let (option, value) = (text(ContextKind::InvalidArg), text(ContextKind::InvalidValue));
@@ -240,14 +241,14 @@ fn warnings(command: &Command) -> Vec<String> {
     warnings
 }
 
-/// The variable of an option, unless that has no value: `--check`, `--dump`, `--help`, `--version`.
+/// The variable of an option. `None` for an option without a value, such as `--check`.
 fn variable_of(arg: &Arg) -> Option<String> {
     let takes_values = arg.get_action().takes_values();
     takes_values.then(|| format!("{PREFIX}{}", arg.get_id().as_str().to_ascii_uppercase()))
 }
 
 fn bool_parser() -> impl TypedValueParser<Value = bool> {
-    // The words that clap takes for a boolean. Its own parser does not say which.
+    // The words that clap takes for a boolean. The errors of its own parser do not list them.
     let yes = PossibleValue::new("true").aliases(["yes", "on", "1", "y", "t"]);
     let no = PossibleValue::new("false").aliases(["no", "off", "0", "n", "f"]);
     PossibleValuesParser::new([yes.clone(), no]).map(move |word| yes.matches(&word, true))

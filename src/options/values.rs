@@ -1,5 +1,5 @@
-//! The values of options: their forms, and what a value that has another one is told. Looks up
-//! nothing, and opens nothing.
+//! Parses the values of options. An error says which forms a value may have. Looks up no name, and
+//! opens nothing.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -19,7 +19,8 @@ const UNIX_PATH_BYTES_MAX: usize = 107;
 pub(crate) enum Endpoint {
     /// With port 0, the kernel picks a port.
     Tcp(SocketAddr),
-    /// The path of a unix socket's file.
+    /// The path of a unix socket's file. That of an inherited socket may be an abstract name after
+    /// an @ (unix(7)), or empty.
     Unix(PathBuf),
 }
 
@@ -46,7 +47,7 @@ impl FromStr for Endpoint {
             let fits = (1..=UNIX_PATH_BYTES_MAX).contains(&path.len());
             return if fits { Ok(Self::Unix(path.into())) } else { Err(FORMS) };
         }
-        // 127.0.0.1 is enough for localhost: clients that try ::1 first then try 127.0.0.1
+        // 127.0.0.1 is enough for localhost: clients that try ::1 first then try 127.0.0.1.
         let port = text.strip_prefix("localhost:").unwrap_or(text);
         match port.parse() {
             Ok(port) if !text.starts_with('+') => {
@@ -97,8 +98,8 @@ impl BasePath {
     }
 }
 
-/// Parses an origin of `--allow-origin`: scheme, `://`, host and port as a browser spells them,
-/// which leaves out the default port (RFC 6454 §6.2).
+/// Parses an origin of `--allow-origin`: `http` or `https`, `://`, host and port, spelled as
+/// browsers do. They use lower case, and leave out the default port (RFC 6454 §6.2).
 pub(super) fn parse_origin(text: &str) -> Result<String, String> {
     if text.contains('*') {
         return Err("there is no wildcard: give each origin, as in https://example.org".to_owned());
@@ -123,8 +124,8 @@ pub(super) fn parse_host(text: &str) -> Result<String, String> {
     is_valid.then(|| text.to_owned()).ok_or_else(|| fix.to_owned())
 }
 
-/// Parses the URL of `--follow`: `http://HOST`, perhaps with a port, and with a path that
-/// everything there is below. Returns it without a slash at its end.
+/// Parses the URL of `--follow`: `http://HOST`, perhaps with a port and the base path of the
+/// service there. Returns it without slashes at its end.
 pub(super) fn parse_url(text: &str) -> Result<String, &'static str> {
     const FORM: &str = "give the URL of a service, without user, query and fragment, as in \
                         http://colors.example.org:8080";
@@ -146,7 +147,7 @@ pub(super) fn parse_workers(text: &str) -> Result<usize, &'static str> {
     workers.ok_or("give a number from 1 to 256")
 }
 
-/// Parses a size from 64 bytes to 16 MiB. K and M stand for KiB and MiB.
+/// Parses a size from 64 bytes to 16 MiB. K and M, in any case, stand for KiB and MiB.
 pub(super) fn parse_size(text: &str) -> Result<usize, &'static str> {
     let (number, unit) = split_unit(text);
     let factor = match unit.to_ascii_lowercase().as_str() {
