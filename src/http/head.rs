@@ -262,7 +262,11 @@ impl<'a> FieldLines<'a> {
 
 /// Sets a field that may be given only once; fails with `error` the second time.
 fn once<T>(field: &mut Option<T>, value: T, error: ProtocolError) -> Result<(), ProtocolError> {
-    if field.replace(value).is_some() { Err(error) } else { Ok(()) }
+    if field.is_some() {
+        return Err(error);
+    }
+    *field = Some(value);
+    Ok(())
 }
 
 /// Sets a field, or appends the value of a further line after a comma (RFC 9110 §5.3). Each byte
