@@ -1,8 +1,8 @@
 //! The list on disk: an SQLite database, which other programs may read and write as well. Knows
 //! nothing of requests.
 //!
-//! SQLite makes every commit atomic and durable (write-ahead log, `synchronous=FULL`). What is
-//! added here, by the question that it answers:
+//! SQLite makes every commit atomic and durable (write-ahead log, `synchronous=FULL`). What the
+//! files here add:
 //!
 //! | question | file |
 //! |---|---|
@@ -12,35 +12,36 @@
 //! | how is FILE opened, read, saved to and closed? what have others committed? | `open_database` |
 //! | which table does FILE have, and what if that changes? | `rows` |
 //! | are FILE, FILE-wal and FILE-shm those that were opened, and is there room? | `wal_files` |
+//! | do saves succeed? | `database_status` |
 //! | why can FILE not be used, and what is to be done? | `error` |
 //!
 //! # Locks
 //!
-//! Two locks are ours (flock(2)). Other programs pay no attention to them.
+//! Two locks are the service's own (flock(2)). Other programs pay no attention to them.
 //!
-//! - The service lock, on FILE. A service has it until it ends, so that no second one uses FILE. A
-//!   start waits for it, no longer than [`LOCK_TIME`].
-//! - The lock on the directory of FILE. A start has it while it makes FILE, until the new file is
-//!   at the path of FILE and has the service lock. Another start that makes a file there waits, no
-//!   longer than [`LOCK_TIME`]. A start that replaces an empty FILE takes the service lock on that
-//!   one first.
+//! - The service lock, on FILE. A service has it until it closes FILE or ends, so that no second
+//!   one uses FILE. A start waits for it up to [`LOCK_TIME`].
+//! - The lock on the directory of FILE. A start has it while it makes FILE, until the new file,
+//!   with the service lock, is at the path of FILE. `--check` has it while it tries to create a
+//!   file there. Others that want it wait up to [`LOCK_TIME`]. A start that replaces an empty FILE
+//!   first takes the service lock on that file.
 //!
 //! All others are SQLite's (<https://sqlite.org/lockingv3.html>,
 //! <https://sqlite.org/walformat.html>). `--check` and `--dump` take these as any other program
-//! does, and no service lock. The connection of a service that has started waits for them no longer
-//! than [`TRY_TIME`], any other no longer than [`BUSY_TIME`], and [`Database::close`] not at all.
-//! Three of them decide what is done here:
+//! does, and no service lock. The connection of a service that has started waits for each of them
+//! up to [`TRY_TIME`], and not at all when [`Database::close`] copies FILE-wal. Any other
+//! connection waits up to [`BUSY_TIME`]. Three of SQLite's locks matter here:
 //!
 //! - The write lock. A save has it from [`Database::begin`] to the end of its commit. A save waits
-//!   for it no longer than [`BUSY_TIME`], in tries of [`TRY_TIME`]. Between two tries the writer
-//!   publishes what others have committed, which takes no write lock.
-//! - The checkpoint lock. A commit that does not get it leaves the checkpoint to a later one.
-//!   [`Database::close`] needs this lock and the write lock, and that nobody reads from FILE-wal.
+//!   about [`BUSY_TIME`] for it, in tries of [`TRY_TIME`]. Between two tries the writer publishes
+//!   what others have committed, which takes no write lock.
+//! - The checkpoint lock. A commit that does not get it leaves the checkpoint to a later commit.
+//!   [`Database::close`] needs this lock, the write lock, and that nobody reads from FILE-wal.
 //!   Otherwise it fails, and FILE-wal stays.
-//! - The exclusive lock on FILE. A connection that closes takes it, and then removes FILE-wal.
-//!   While another program has FILE open, it does not get the lock, and leaves an empty FILE-wal.
+//! - The exclusive lock on FILE. [`Database::close`] removes FILE-wal under it. It does not get the
+//!   lock while another program has FILE open, and then leaves an empty FILE-wal.
 //!
-//! So every wait ends, and no two processes wait for each other.
+//! So every wait for a lock ends.
 //!
 //! A process that closes any descriptor of FILE or FILE-shm loses SQLite's locks on that file
 //! (<https://sqlite.org/howtocorrupt.html>, section 2.2). So the connection is closed first, and

@@ -1,5 +1,5 @@
 //! Finds out what is at the path of `--data`, from the first bytes of the file. SQLite may change a
-//! file that it opens, so it gets only files that are databases of colors.
+//! file that it opens, so it gets only files that begin as databases of colors.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _};
@@ -11,12 +11,13 @@ use rustix::fs::Access;
 use super::DatabaseError;
 use super::rows::{APPLICATION_ID, VERSION};
 
-/// Most bytes of the path of FILE, without links, and of its name. SQLite takes paths of 512 bytes,
-/// and the system names of 255, both with `-journal` added.
+/// Most bytes of the path of FILE, all links resolved, and of its name. SQLite takes paths of 512
+/// bytes, and the system names of 255, both with `-journal` added.
 const PATH_BYTES_MAX: usize = 512 - 8;
 const FILE_NAME_BYTES_MAX: usize = 255 - 8;
 
-/// Where the file of `--data` is, without links, and whether it has a list.
+/// Where the file of `--data` is, as an absolute path without links, and whether it has a list.
+/// "Without links" means that the path does not end in a link; its directories may be links.
 pub(crate) fn locate(given: &Path) -> Result<(PathBuf, bool), DatabaseError> {
     let path = resolve(given);
     let last = given.as_os_str().as_bytes().rsplit(|byte| *byte == b'/').next();
@@ -29,7 +30,7 @@ pub(crate) fn locate(given: &Path) -> Result<(PathBuf, bool), DatabaseError> {
     Ok((path, has_list))
 }
 
-/// Where a path leads, as an absolute path. Follows links even to a file that does not exist.
+/// Where a path leads, as an absolute path. Follows the links at its end, even to a missing file.
 fn resolve(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     // The kernel follows no more than 40 links either (path_resolution(7)).
@@ -40,8 +41,8 @@ fn resolve(path: &Path) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
 
-/// Fails if the directory of FILE does not exist, or if the path is too long for SQLite. `path` is
-/// absolute, and has no links at its end.
+/// Fails if the directory of FILE does not exist or cannot be searched, or if the path or the name
+/// is too long. `path` is absolute and without links.
 fn check_path_length(path: &Path) -> Result<(), DatabaseError> {
     let directory = directory_of(path);
     let full = fs::canonicalize(directory).map_err(|error| match error.kind() {
@@ -61,8 +62,8 @@ fn check_path_length(path: &Path) -> Result<(), DatabaseError> {
     Ok(())
 }
 
-/// True if a database of colors is at a path without links. False if the file is missing or empty.
-/// Fails if anything else is there.
+/// True if the file at a path without links begins as a database of colors. False if the file is
+/// missing or empty. Fails if anything else is there, or if the file cannot be read.
 pub(super) fn has_list(path: &Path) -> Result<bool, DatabaseError> {
     let unusable = |reason: &str| Err(DatabaseError::Unusable(reason.to_owned()));
     match fs::metadata(path) {
@@ -99,7 +100,7 @@ pub(super) fn has_list(path: &Path) -> Result<bool, DatabaseError> {
     }
 }
 
-/// Fails if this process may not write a file, or may not create files in its directory.
+/// Fails if this process may not read and write a file, or may not create files in its directory.
 pub(crate) fn check_writable(path: &Path) -> Result<(), DatabaseError> {
     let check = |path: &Path, access| {
         rustix::fs::access(path, access)

@@ -11,12 +11,11 @@ use super::DatabaseError;
 use crate::logging::log_change;
 use crate::metrics::DatabaseMetrics;
 
-/// A save or a look for commits of other programs that takes longer counts as failed. The time of a
-/// save does not include its wait for the write lock, since that time starts again with each try to
-/// get the lock.
+/// A save or a look for commits of other programs that takes longer is a fault until it ends. Each
+/// try to get the write lock starts the time again, so only the last one counts.
 const HANG_TIME: Duration = Duration::from_secs(5);
 
-/// What `/health` and the log say when one fails; the cause follows.
+/// What `/health` and the log say when a save or a look fails; the cause follows.
 const FAILED: &str = "changes cannot be saved";
 
 #[derive(Default)]
@@ -28,9 +27,9 @@ pub(crate) struct DatabaseStatus {
 /// How saves, and looks for commits of other programs, have gone so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Progress {
-    /// Why the last one failed; `None` if it succeeded.
+    /// Why the last save or look failed; `None` if it succeeded.
     pub(crate) failure: Option<DatabaseError>,
-    /// When the one that is under way began, or last began to wait for the write lock.
+    /// When the save or look that is under way began, or last began to wait for the write lock.
     begun: Option<Instant>,
     /// When changes were last saved; `None` before the first since the start.
     pub(crate) saved: Option<SystemTime>,
@@ -45,7 +44,7 @@ impl DatabaseStatus {
         self.lock().clone()
     }
 
-    /// Why changes are not saved; `None` if they are.
+    /// Why the last save or look failed, or that the one under way hangs; `None` if all is well.
     pub(crate) fn fault(&self) -> Option<String> {
         let now = self.now();
         if let Some(failure) = now.failure {
@@ -56,18 +55,18 @@ impl DatabaseStatus {
             .then(|| format!("the database has not answered for {} s", HANG_TIME.as_secs()))
     }
 
-    /// How long the save that is under way has taken so far.
+    /// How long the save or look that is under way has taken; zero if none is.
     pub(crate) fn elapsed(&self) -> Duration {
         self.lock().begun.map_or(Duration::ZERO, |begun| begun.elapsed())
     }
 
-    /// Starts the time of the save again, since the save waits for another program.
+    /// Starts the time of a save or look; again while a save waits for another program.
     pub(crate) fn restart_clock(&self) {
         self.lock().begun = Some(Instant::now());
     }
 
-    /// Runs a save or a look, and notes when it began and whether it has failed. A panic counts as
-    /// a failure.
+    /// Runs a save or a look, notes when it began and whether it failed, and reports that to the
+    /// log. A panic counts as a failure.
     pub(crate) fn supervise<T>(
         &self,
         run: impl FnOnce() -> Result<T, DatabaseError>,

@@ -8,42 +8,43 @@ use std::{fmt, fs};
 use rusqlite::{ErrorCode, ffi};
 
 /// Why a database cannot be opened, read or written. `Display` is for the operator, in the log and
-/// in `/health`: it names the cause and what to do. Clients get [`DatabaseError::for_clients`].
+/// in `/health`: it names the cause and mostly what to do. Clients get
+/// [`DatabaseError::for_clients`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DatabaseError {
-    /// When another process holds a lock for longer than the service waits for it.
+    /// When another process holds a lock, or uses the database, for longer than the service waits.
     Busy,
-    /// When FILE does not exist, or is empty, and no seed is there to make it from.
+    /// When FILE does not exist or is empty, and there is no seed from which to make it.
     Missing,
     /// When the database has the mark of another program.
     Foreign,
-    /// When the tables have a version of a later program.
+    /// When the table has a version of a later program.
     Newer,
     /// When the files, a row or the schema cannot be used, when the system refuses an operation on
     /// the files, or when SQLite fails otherwise. Has the reason.
     Unusable(String),
-    /// When SQLite finds this damage.
+    /// When SQLite finds damage. Has its description.
     Damaged(String),
     /// When the disk has no room.
     Full,
-    /// When SQLite may not open or write one of the files, or their directory.
+    /// When SQLite cannot open or write one of the files, or their directory.
     Inaccessible,
-    /// When a sync fails. The commit is not in the list, now or after a crash.
+    /// When a sync of SQLite fails. The commit is not in the list, now or after a crash.
     SyncFailed,
-    /// When a sync fails, and then the commit that should overwrite what was not synced fails too:
-    /// see [`Database::commit`](super::Database::commit).
+    /// When a sync fails, and so does the commit that should overwrite what was not synced: see
+    /// [`Database::commit`](super::Database::commit).
     NotErased,
-    /// When another operation on the disk fails. SQLite's extended code says which.
+    /// When another operation on the disk fails. Has SQLite's extended code, which says which one.
     Disk(i32),
-    /// When the service panicked while it saved this change.
+    /// When the service panicked in a save or a look, or when the writer has ended.
     Panicked,
 }
 
 impl DatabaseError {
     /// The error when the system refuses an operation on an absolute path. If permission is
-    /// lacking, it names the deepest part of the path that can be seen, the owner of that, and the
-    /// user of this process. The error of the system names neither user, and a service manager may
-    /// run the service as a user of its own.
+    /// lacking, the message names the deepest part of the path that this process can see, its
+    /// owner, and the user of this process. The system's own message names neither, and a service
+    /// manager may run the service as a user of its own.
     pub(super) fn refused(operation: &'static str, path: &Path, error: &io::Error) -> Self {
         if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) {
             return Self::Full;
@@ -75,7 +76,7 @@ impl DatabaseError {
         Self::Unusable(format!("cannot {operation} {}: {cause}", path.display()))
     }
 
-    /// What clients learn: whether it may help to try again, and whether the change may be there.
+    /// What clients learn: a cause without details, and whether the change may be there after all.
     pub(crate) fn for_clients(&self) -> &'static str {
         match self {
             Self::Busy => "another process has locked the database",
@@ -142,7 +143,7 @@ impl From<rusqlite::Error> for DatabaseError {
         let Some(failure) = error.sqlite_error() else { return Self::Unusable(message) };
         match (failure.code, failure.extended_code) {
             (ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked, _) => Self::Busy,
-            // A connection that cannot write gets these while another program opens the database.
+            // A read-only connection gets these while another program opens the database.
             (_, ffi::SQLITE_READONLY_CANTINIT | ffi::SQLITE_READONLY_RECOVERY) => Self::Busy,
             (ErrorCode::DiskFull, _) | (_, ffi::SQLITE_IOERR_SHMSIZE) => Self::Full,
             (ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase, _) => Self::Damaged(message),

@@ -1,6 +1,5 @@
-//! The two locks that are ours (flock(2)), and a wait of limited length for any lock. The lock on
-//! FILE keeps out a second service. The lock on its directory keeps apart two starts that make
-//! FILE.
+//! The two locks of the service (flock(2)), and waits of limited length. The lock on FILE keeps out
+//! a second service. The lock on its directory keeps apart two starts that make FILE.
 
 use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::io::ErrorKind;
@@ -14,15 +13,16 @@ use rustix::fs::OFlags;
 use super::{DatabaseError, data_path};
 use crate::file_id::FileId;
 
-/// Longest wait of a start for another process of the service to stop, which takes 5 s at most.
+/// How long a start waits for another process of the service to stop, for which that has 4.5 s
+/// (`STOP_TIME`).
 pub(super) const LOCK_TIME: Duration = Duration::from_secs(6);
 
-/// Time between two tries. flock(2) has no wait of limited length. The pause is short, since a
-/// program that takes SQLite's write lock again and again leaves that lock free for moments only.
+/// Time between two tries: flock(2) has no wait of limited length. The pause is short, since a
+/// program that takes SQLite's write lock again and again leaves it free for moments only.
 pub(super) const RETRY_PAUSE: Duration = Duration::from_millis(1);
 
 /// Locks FILE against other processes of the service. `None` if there is no FILE. Fails with `Busy`
-/// if another process has the lock for [`LOCK_TIME`].
+/// if another process keeps the lock for [`LOCK_TIME`].
 pub(crate) fn lock_file(path: &Path) -> Result<Option<File>, DatabaseError> {
     loop {
         let mut options = OpenOptions::new();
@@ -32,8 +32,8 @@ pub(crate) fn lock_file(path: &Path) -> Result<Option<File>, DatabaseError> {
             file => file.map_err(|error| DatabaseError::refused("open", path, &error))?,
         };
         lock(&file, path)?;
-        // Otherwise a start has replaced FILE, which was empty. It has had the lock on both files
-        // before it gave up the one on this file.
+        // Otherwise FILE was replaced meanwhile, as by a start that found it empty. That start
+        // locks the new FILE before it gives up the lock on the empty one.
         if is_at(&file, path) {
             return Ok(Some(file));
         }
@@ -65,7 +65,7 @@ fn is_at(file: &File, path: &Path) -> bool {
     there.is_some() && there == file.metadata().map(id).ok()
 }
 
-/// Tries until the result is not `Busy`, with pauses, for no longer than `time`.
+/// Tries until the result is not `Busy`, with pauses. Begins no further try when `time` is over.
 pub(super) fn retry_while_busy<T>(
     time: Duration,
     mut attempt: impl FnMut() -> Result<T, DatabaseError>,

@@ -1,11 +1,11 @@
 //! Makes FILE: whole, or not at all.
 //!
-//! The database is written to [`NEW_NAME`] in the directory of FILE, which is synced and then
-//! renamed. So FILE is whole, whenever the start that makes it is cut off. A new file that is left
-//! then is removed by the next start that makes one.
+//! A start writes the database to a new file in the directory of FILE, named [`NEW_NAME`], syncs
+//! the new file, and renames it to FILE. So FILE is whole, even if the start is killed at any
+//! point. The next start that makes a file removes one that was left.
 //!
-//! An empty FILE, which somebody has made with an owner and a mode, is replaced by a file with the
-//! same ones. Anything else that is at the path by then stays.
+//! An empty FILE, made by somebody who wants a certain owner and mode, is replaced by a file with
+//! the same owner and mode. Any other file at the path stays.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -21,17 +21,17 @@ use super::{DatabaseError, data_path, locks, rows};
 use crate::file_id::FileId;
 use crate::store::Colors;
 
-/// Mode of a new file, less what the umask takes. SQLite gives FILE-wal and FILE-shm the mode and
-/// the owner of FILE.
+/// Mode of a new file, less what the umask takes. SQLite gives FILE-wal and FILE-shm the mode of
+/// FILE, and as root its owner.
 const NEW_FILE_MODE: u32 = 0o600;
 
 /// The name of a new file until it is whole. The lock on the directory keeps two starts from using
-/// it at once.
+/// the name at once.
 const NEW_NAME: &str = ".colors-new";
 
 /// Takes the service lock on FILE, and makes FILE if that is missing or empty. Returns the lock,
-/// and whether it has made FILE. `seed`: the colors of a new FILE; `None` if there was a list.
-/// `locked`: the lock, if the caller has it already.
+/// and whether it has made FILE. `seed`: the colors of a new FILE; `None` if there was a list:
+/// without it, this fails with `Missing`. `locked`: the lock, if the caller has it already.
 pub(crate) fn lock_or_make(
     path: &Path,
     seed: Option<&Colors>,
@@ -49,20 +49,20 @@ pub(crate) fn lock_or_make(
                 if let Some(lock) = make(path, colors, empty.as_ref())? {
                     return Ok((lock, true));
                 }
-                // Another start has just made it.
+                // Something has come to the path meanwhile, such as the FILE of another start.
             }
         }
     }
 }
 
-/// Fails if a start could not make FILE. Makes a new file for that, and removes it again.
+/// Fails if a start could not create a file beside FILE. Creates one, and removes it again.
 pub(crate) fn check_new_file(path: &Path) -> Result<(), DatabaseError> {
     let _lock = locks::lock_directory(path)?;
     NewFile::create(path).map(drop)
 }
 
-/// Makes FILE, with the service lock on it. `empty`: the FILE to replace. `None` if there is a FILE
-/// that is not empty.
+/// Makes FILE, and returns the service lock on it. `empty`: the FILE to replace. Returns `None`,
+/// and changes no FILE, if another file than `empty` is there by then, or if `empty` has content.
 fn make(path: &Path, colors: &Colors, empty: Option<&File>) -> Result<Option<File>, DatabaseError> {
     let _lock = locks::lock_directory(path)?;
     if fs::metadata(path).is_ok_and(|there| there.len() > 0) {
@@ -83,7 +83,7 @@ fn make(path: &Path, colors: &Colors, empty: Option<&File>) -> Result<Option<Fil
     }
     file.write_all_at(&image_of(colors)?, 0).map_err(failed)?;
     file.sync_all().map_err(failed)?;
-    // SQLite would apply to the new FILE what an earlier one has left.
+    // SQLite would apply to the new FILE what an earlier FILE has left in these files.
     let has_wal = remove(&with_suffix(path, "-wal"))?;
     let has_journal = remove(&with_suffix(path, "-journal"))?;
     if has_wal || has_journal {
@@ -93,14 +93,14 @@ fn make(path: &Path, colors: &Colors, empty: Option<&File>) -> Result<Option<Fil
     Ok(is_renamed.then_some(file))
 }
 
-/// A new file, which is removed unless it was renamed.
+/// A new file. Dropping it removes the file unless it was renamed.
 struct NewFile {
     path: PathBuf,
     file: File,
 }
 
 impl NewFile {
-    /// Creates it in the directory of FILE, in place of one that was left.
+    /// Creates it in the directory of FILE, in place of one that an earlier start has left.
     fn create(path: &Path) -> Result<Self, DatabaseError> {
         let path = path.with_file_name(NEW_NAME);
         remove(&path)?;
@@ -115,12 +115,12 @@ impl NewFile {
 
 impl Drop for NewFile {
     fn drop(&mut self) {
-        // The next start that makes a file removes one that stays.
+        // If this fails, the next start that makes a file removes it.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// False if there is no such file.
+/// Removes a file. False if there is none.
 fn remove(path: &Path) -> Result<bool, DatabaseError> {
     match fs::remove_file(path) {
         Ok(()) => Ok(true),
@@ -145,7 +145,7 @@ fn image_of(colors: &Colors) -> Result<Vec<u8>, DatabaseError> {
 }
 
 /// Renames a new file to FILE. Returns false, and renames nothing, if there is a FILE other than
-/// `empty`.
+/// `empty`, or if `empty` has content. What a program writes to `empty` after this check is lost.
 fn rename(new: &Path, path: &Path, empty: Option<&File>) -> io::Result<bool> {
     if let Some(empty) = empty {
         let there = fs::metadata(path)?;
@@ -153,7 +153,7 @@ fn rename(new: &Path, path: &Path, empty: Option<&File>) -> io::Result<bool> {
         return if is_same { fs::rename(new, path).map(|()| true) } else { Ok(false) };
     }
     let renamed = match renameat_with(CWD, new, CWD, path, RenameFlags::NOREPLACE) {
-        // This file system has no such renaming. A hard link does not replace a file either.
+        // The file system cannot rename without replacing. A hard link does not replace either.
         Err(Errno::INVAL | Errno::NOSYS) => {
             fs::hard_link(new, path).and_then(|()| fs::remove_file(new))
         }

@@ -17,15 +17,15 @@ use super::rows::{self, query_value, quick_check, read_list};
 use super::wal_files::{self, PAGE_BYTES_MIN, WalFiles};
 use crate::store::{Color, Colors, Edit};
 
-/// Longest wait of a start, a save or a read for a lock of another program.
+/// How long a start, a save or a read waits for a lock of another program.
 pub(crate) const BUSY_TIME: Duration = Duration::from_secs(5);
 
-/// Longest wait of one try to begin a save. Between two tries the writer publishes what other
-/// programs have committed.
+/// How long one try to begin a save waits for a lock. Between two tries the writer publishes what
+/// other programs have committed.
 pub(crate) const TRY_TIME: Duration = Duration::from_millis(400);
 
-/// For every connection. A cache of 512 KiB is enough: the list is read once, and a save needs few
-/// pages. Foreign keys concern only tables of other programs, which check them.
+/// For every connection that can write FILE. A cache of 512 KiB is enough: the list is seldom read,
+/// and most saves need few pages. Only other programs' tables have foreign keys.
 const PRAGMAS: &str = "PRAGMA temp_store=MEMORY; PRAGMA cache_size=-512; PRAGMA foreign_keys=OFF";
 
 /// Returns a number that changes when another connection commits.
@@ -34,13 +34,12 @@ const DATA_VERSION: &str = "PRAGMA data_version";
 /// With this setting, closing the connection leaves FILE-wal as it is.
 const KEEP_WAL: DbConfig = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
 
-/// An open database. Its fields are dropped in their order: the connection before all descriptors
-/// of its files.
+/// An open database. Its fields are dropped in this order: the connection before all descriptors of
+/// its files.
 pub(crate) struct Database {
     connection: Connection,
     files: WalFiles,
-    /// What [`DATA_VERSION`] returned when the list was last read. `None`: the list has to be read
-    /// again.
+    /// What [`DATA_VERSION`] returned when the list was last read. `None`: the list has to be read.
     data_version: Option<i64>,
     /// The lock that keeps out other processes of the service; `None` for a read.
     _lock: Option<File>,
@@ -70,14 +69,14 @@ impl Database {
         database.data_version = Some(query_value(connection, DATA_VERSION)?);
         database.files.note_opened()?;
         wait_for_locks(connection, TRY_TIME)?;
-        // SQLite syncs the directory as well before the first change, but ignores a failure.
+        // SQLite syncs the directory too, at the first sync of FILE-wal, but ignores a failure.
         wal_files::sync_directory(path)?;
         database.roll_back();
         Ok((database, colors))
     }
 
     /// Reads the list of the database at a path without links, as a start would: recovers what a
-    /// kill has left, and looks for damage. A service may be running on it.
+    /// kill has left, and looks for damage. A service may be using the database.
     pub(crate) fn read_recovering(path: &Path) -> Result<Colors, DatabaseError> {
         let database = Self::open_checked(path, path, None)?;
         read_list(&database.connection, &Colors::default())
@@ -88,16 +87,17 @@ impl Database {
         let files = WalFiles::new(given, path)?;
         let has_wal = files.wal.path.exists();
         let connection = open_connection(path)?;
-        // If FILE-wal was there before, dropping the connection leaves it as it is.
+        // If FILE-wal was there before, closing the connection leaves it as it is, until
+        // [`Database::close`] changes this setting.
         connection.set_db_config(KEEP_WAL, has_wal)?;
         quick_check(&connection)?;
         Ok(Self { connection, files, data_version: None, _lock: lock })
     }
 
-    /// Begins a save. Waits [`TRY_TIME`] for the write lock, and fails with `Busy` without it.
-    /// Returns the list if another program has committed since it was last read.
+    /// Begins a save. Waits [`TRY_TIME`] for the write lock, then fails with `Busy`. Returns the
+    /// list if another program has committed since the list was last read.
     ///
-    /// After a failed save (`has_failed`) this returns the list in any case. It also syncs the
+    /// After a failed save (`has_failed`), returns the list in any case. Then it also syncs the
     /// directory, since SQLite may have failed to, and writes a frame that changes nothing, so that
     /// the commit shows whether the disk works.
     pub(crate) fn begin(
@@ -116,8 +116,8 @@ impl Database {
         Ok(found)
     }
 
-    /// Returns the list if another program has committed since it was last read. Needs no write
-    /// lock. Call this between saves only.
+    /// Returns the list if another program has committed since the list was last read. Needs no
+    /// write lock. Rolls back, so call it only between saves.
     pub(crate) fn read_if_changed(
         &mut self,
         known: &Colors,
@@ -127,8 +127,8 @@ impl Database {
         found
     }
 
-    /// Begins a transaction by `sql`, which takes the write lock or does not. Returns the list if
-    /// another program has committed since it was last read.
+    /// Begins a transaction by `sql`: `BEGIN`, or `BEGIN IMMEDIATE`, which takes the write lock.
+    /// Returns the list if another program has committed since the list was last read.
     fn begin_with(&mut self, sql: &str, known: &Colors) -> Result<Option<Colors>, DatabaseError> {
         self.check_files(known)?;
         self.execute(sql, [])?;
@@ -136,7 +136,7 @@ impl Database {
         if data_version == self.data_version {
             return Ok(None);
         }
-        // During the wait, the program that had the write lock may have made FILE-wal longer.
+        // Another program may have made FILE-wal longer during the wait for its lock.
         self.check_files(known)?;
         let colors = read_list(&self.connection, known)?;
         self.data_version = data_version;
@@ -151,13 +151,13 @@ impl Database {
 
     /// Fails if FILE or FILE-wal has become shorter and lacks pages.
     ///
-    /// A shorter file may lack none: a checkpoint of another program cuts FILE after a VACUUM, and
-    /// may cut FILE-wal. So a new connection, which has no page in memory, reads the list. Closing
-    /// that connection loses no lock, since SQLite keeps its descriptor of FILE open.
+    /// A shorter file may be whole: a checkpoint of another program cuts FILE after a VACUUM, and
+    /// may cut FILE-wal. So a new connection, which has no page in memory, reads all. Closing that
+    /// connection loses no lock, since SQLite keeps its descriptor of FILE open.
     fn check_not_cut(&mut self, known: &Colors) -> Result<(), DatabaseError> {
         let Some(shorter) = self.files.shorter() else { return Ok(()) };
         let cut = wal_files::replaced(shorter);
-        // SQLite would remove FILE-wal if FILE had 0 bytes or 1.
+        // SQLite would remove FILE-wal if FILE had 0 bytes or 1 byte.
         if self.files.file_length() < PAGE_BYTES_MIN {
             return Err(cut);
         }
@@ -204,9 +204,9 @@ impl Database {
             return Ok(());
         };
         // After a failed sync, the refused commit may be whole in FILE-wal, and the next start
-        // would replay it. So another commit overwrites the first frame of the refused one, and a
-        // replay stops there. A second sync does not always write what the first one has lost, but
-        // it does write the new frame.
+        // would replay it. So another commit overwrites its first frame, and a replay stops there.
+        // To sync again would not be enough: a second sync may skip what the first one lost, but it
+        // writes the new frame.
         self.roll_back();
         let is_erased = rewrite_page(&self.connection).is_ok();
         Err(match refused.into() {
@@ -215,7 +215,7 @@ impl Database {
         })
     }
 
-    /// Forgets what was written since [`Database::begin`], and gives up the write lock.
+    /// Discards what was written since [`Database::begin`], and gives up the write lock.
     pub(crate) fn roll_back(&self) {
         if !self.connection.is_autocommit() {
             // The transaction ends whatever this returns.
@@ -223,27 +223,29 @@ impl Database {
         }
     }
 
-    /// Copies what FILE-wal has into FILE and removes FILE-wal, so that FILE alone is the list.
-    /// Fails with the reason why FILE-wal is still needed.
+    /// Copies what FILE-wal has into FILE, so that FILE alone is the list. Then removes FILE-wal,
+    /// unless another program has FILE open. Fails with the reason why FILE-wal may still be
+    /// needed.
     pub(crate) fn close(mut self) -> Result<(), String> {
-        // FILE-wal may have been removed. The connection has it open, and copies it into FILE.
+        // A FILE-wal that was removed is no failure here: the connection has it open, and copies
+        // it.
         let checked = self.files.shm.check().and_then(|()| self.check_not_cut(&Colors::default()));
         let connection = self.connection;
         if let Err(error) = checked {
-            // Closing would write to the files that are there now, or read what FILE-shm has lost.
-            // The system frees the connection with the process.
+            // Closing would write to files that were cut, or read what FILE-shm has lost. The
+            // system frees the connection with the process.
             forget(connection);
             return Err(error.to_string());
         }
         let failed = |error| DatabaseError::from(error).to_string();
         // Does not wait for other programs: some, such as Litestream, read all the time.
         connection.busy_timeout(Duration::ZERO).map_err(failed)?;
-        // The first column is 1 if another program reads or writes.
+        // The first column is 1 if another program that reads or writes prevents the checkpoint.
         let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
         if query_value::<bool>(&connection, checkpoint).map_err(failed)? {
             return Err("another program has a transaction open".to_owned());
         }
-        // Then closing removes FILE-wal.
+        // With this, closing removes FILE-wal, unless another program has FILE open.
         connection.set_db_config(KEEP_WAL, false).map_err(failed)?;
         connection.close().map_err(|(_, error)| failed(error))
     }
@@ -257,9 +259,9 @@ fn open_connection(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Sets how long the connection waits for a lock of another program.
+/// Sets how long the connection waits for each lock of another program.
 fn wait_for_locks(connection: &mut Connection, time: Duration) -> rusqlite::Result<()> {
-    // `tries`: how often SQLite has called this already for the same lock.
+    // `tries`: how often SQLite has called this before in the same wait.
     let mut begun = Instant::now();
     connection.busy_handler(Some(move |tries| {
         if tries == 0 {
@@ -276,17 +278,17 @@ fn rewrite_page(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Reads the list at a path without links by a connection that cannot write. For a `--dump` that
-/// may not write FILE, as in `colors-backup.service`, for which all file systems are read-only.
-/// Unlike [`Database::read_recovering`], it recovers nothing, so it may fail after a kill.
+/// may not write FILE, as in `colors-backup.service`, where its file system is read-only. Unlike
+/// [`Database::read_recovering`], recovers nothing, so it may fail after a kill.
 pub(crate) fn read_without_writing(path: &Path) -> Result<Colors, DatabaseError> {
     retry_while_busy(BUSY_TIME, || try_read_without_writing(path))
 }
 
-/// Fails with `Busy` if another program opens or closes the database meanwhile.
+/// Fails with `Busy` also if another program opens, changes or closes the database meanwhile.
 fn try_read_without_writing(path: &Path) -> Result<Colors, DatabaseError> {
     // In WAL mode, SQLite makes FILE-wal and FILE-shm, unless it is told that nobody changes FILE.
-    // Nobody has if there was neither FILE-wal nor FILE-journal, before and after, and if FILE has
-    // the same time.
+    // To see that nobody did, compare before and after: no FILE-wal, no FILE-journal, and the same
+    // time of FILE. Only a second change within one tick of the clock escapes this.
     let unused_since = || {
         let is_beside = |suffix| wal_files::with_suffix(path, suffix).exists();
         let is_used = is_beside("-wal") || is_beside("-journal");

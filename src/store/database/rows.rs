@@ -1,6 +1,5 @@
 //! The table of colors in SQL: its schema and version, how its rows become a list, and how they are
-//! written.
-//! Knows no files and no locks.
+//! written. Knows no files and no locks.
 
 use imbl::OrdMap;
 use rusqlite::Connection;
@@ -13,28 +12,27 @@ use crate::store::{Color, Colors};
 /// "colr", which names the program in a database's header (<https://sqlite.org/fileformat2.html>).
 pub(super) const APPLICATION_ID: i32 = 0x636f_6c72;
 
-/// The version of the table, which is `user_version` in the header. A later version of the program
-/// may have a higher one.
+/// The version of the table, in the header's `user_version`. A later program may have a higher one.
 pub(super) const VERSION: i32 = 1;
 
 /// The table, of version [`VERSION`]. There has been no other version so far.
 ///
-/// Whoever changes it raises the version, and adds a step that brings an older FILE up: in
-/// `Database::open`, behind the check for damage, one transaction alters the table and sets
-/// `user_version` to what the step has reached. A kill leaves it undone or done. [`read_list`]
-/// refuses a later version, and by [`check_schema`] a table other than this one. `--dump` and
-/// `--check` run no step, since they change no FILE: for them, [`read_list`] has to read the table
-/// of each older version as well, and fill in what that lacks.
+/// Whoever changes the table raises the version, and adds a step that brings an older FILE up: in
+/// `Database::open`, after the check for damage, one transaction alters the table and sets
+/// `user_version`. So a kill leaves the step undone or done. [`read_list`] refuses a later version,
+/// and by [`check_schema`] any other table. `--dump` and `--check` run no step, since they do not
+/// alter FILE: for them, [`read_list`] has to read the table of each older version too, and fill in
+/// what that lacks.
 pub(super) const SCHEMA: &str =
     "CREATE TABLE color (id INTEGER PRIMARY KEY, name TEXT NOT NULL, value TEXT NOT NULL) STRICT";
 
 pub(super) const INSERT: &str = "INSERT INTO color (id, name, value) VALUES (?1, ?2, ?3)";
-/// Takes the parameters of [`INSERT`], and leaves the name unused.
+/// Takes the parameters of [`INSERT`], of which it does not use the name.
 pub(super) const UPDATE: &str = "UPDATE color SET value = ?3 WHERE id = ?1";
 pub(super) const DELETE: &str = "DELETE FROM color WHERE id = ?1";
 pub(super) const DELETE_ALL: &str = "DELETE FROM color";
 
-/// The value that a query finds in its one row, in the first column.
+/// The first column of the first row that a query finds.
 pub(super) fn query_value<T: FromSql>(connection: &Connection, query: &str) -> rusqlite::Result<T> {
     connection.prepare_cached(query)?.query_row([], |row| row.get(0))
 }
@@ -47,9 +45,9 @@ pub(super) fn quick_check(connection: &Connection) -> Result<(), DatabaseError> 
     }
 }
 
-/// Reads the list. A color that `known` has as well, with the same id, shares the memory of that.
+/// Reads the list. A color that `known` has with the same id shares memory with the known one.
 pub(super) fn read_list(connection: &Connection, known: &Colors) -> Result<Colors, DatabaseError> {
-    // `data_path` has checked the header that FILE has. FILE-wal may have a later one.
+    // `data_path` has checked the header in FILE. A later header may be in FILE-wal.
     if query_value::<i32>(connection, "PRAGMA application_id")? != APPLICATION_ID {
         return Err(DatabaseError::Foreign);
     }
@@ -82,15 +80,16 @@ pub(super) fn read_list(connection: &Connection, known: &Colors) -> Result<Color
 }
 
 /// Fails if the table is not [`SCHEMA`], or has a trigger. A constraint or a trigger may ignore or
-/// change what the service writes, without an error: then a change would be acknowledged that FILE
-/// does not have.
+/// alter what the service writes without an error. Then the service would acknowledge a change that
+/// is not in FILE.
 fn check_schema(connection: &Connection) -> Result<(), DatabaseError> {
     let found: String = query_value(
         connection,
         "SELECT ifnull(max(sql), '') FROM sqlite_schema \
          WHERE type IN ('table', 'view') AND name = 'color' COLLATE NOCASE",
     )?;
-    // ALTER TABLE puts names in quotes. A person who makes the table may use other spaces and case.
+    // Quotes, spaces and case may differ: ALTER TABLE puts names in quotes, and people type as they
+    // like.
     let plain = |sql: &str| sql.to_lowercase().replace(|c: char| c == '"' || c.is_whitespace(), "");
     if plain(&found) != plain(SCHEMA) {
         return Err(DatabaseError::Unusable(format!(

@@ -1,7 +1,7 @@
 //! The files of an open database: FILE, FILE-wal and FILE-shm. Checks them before SQLite uses them,
 //! for two reasons. First, SQLite keeps writing to files that were removed or replaced. Second, it
 //! maps FILE-shm into memory, and writing to memory for which the disk has no room is a SIGBUS.
-//! Also has what concerns the names, the owner and the mode of such files. Knows no SQL.
+//! Also has what concerns the names, the owner and the mode of these files. Knows no SQL.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
@@ -16,12 +16,12 @@ use super::DatabaseError;
 use super::data_path::directory_of;
 use crate::file_id::FileId;
 
-/// The wal-index in FILE-shm consists of blocks of this many bytes, each for this many frames of
-/// FILE-wal (<https://sqlite.org/walformat.html>, section 2.2).
+/// The wal-index in FILE-shm consists of blocks of this many bytes. Each is for this many frames of
+/// FILE-wal, the first for 34 fewer (<https://sqlite.org/walformat.html>, section 2.2).
 const SHM_BLOCK_BYTES: u64 = 32 * 1024;
 const SHM_BLOCK_FRAMES: u64 = 4096;
 
-/// Bytes of SQLite's shortest page. A frame of FILE-wal is a page with a header.
+/// SQLite's shortest page, in bytes. A frame of FILE-wal is a header and a page.
 pub(super) const PAGE_BYTES_MIN: u64 = 512;
 
 /// The files of a database. Make this before the connection, and drop it after the connection: see
@@ -32,27 +32,28 @@ pub(super) struct WalFiles {
     /// FILE-wal, by a path without links.
     pub(super) wal: OpenedFile,
     pub(super) shm: SharedMemory,
-    /// The greatest lengths in bytes of FILE and FILE-wal since they were last known to be whole.
+    /// The greatest lengths in bytes that were seen since both files were last known to be whole.
     whole_file: u64,
     whole_wal: u64,
-    /// The most bytes of pages that FILE-wal can have after the save that is under way.
+    /// Bytes of pages that FILE-wal may have after the save that is under way: an estimate.
     wal_bytes_max: u64,
 }
 
 /// A file that SQLite opens by its path.
 pub(super) struct OpenedFile {
     pub(super) path: PathBuf,
-    /// `None` until it was opened.
+    /// `None` until it is known.
     id: Option<FileId>,
 }
 
 impl OpenedFile {
-    /// What is at the path. `None` if that is another file than the one that was opened.
+    /// What is at the path. `None` if that is nothing, or not the file that was opened.
     fn there(&self) -> Option<Metadata> {
         fs::metadata(&self.path).ok().filter(|file| self.id.is_none_or(|id| id == FileId::of(file)))
     }
 
-    /// Fails if the file that was opened is not at the path. Returns its length in bytes.
+    /// Fails if the file that was opened is not at the path; takes any file if none is known.
+    /// Returns its length in bytes.
     fn check(&mut self) -> Result<u64, DatabaseError> {
         let there = self.there().ok_or_else(|| replaced(&self.path))?;
         self.id = Some(FileId::of(&there));
@@ -61,18 +62,18 @@ impl OpenedFile {
 }
 
 /// FILE-shm, which has the wal-index, and which SQLite maps into memory. Writing to that memory is
-/// a SIGBUS where the file has ended, or where the disk has no room for a block of it. SQLite makes
-/// room by writing one byte in 4,096, which is too few on a file system with smaller blocks.
+/// a SIGBUS behind the end of the file, or where the disk has no room for a block of it. SQLite
+/// makes room by writing one byte in 4,096, which is too few on a file system with smaller blocks.
 pub(super) struct SharedMemory {
     file: OpenedFile,
     descriptor: File,
-    /// The length in bytes that this process has allocated. If the file is shorter, it was cut.
+    /// Bytes that this process has allocated. If the file is shorter, it was cut.
     allocated: u64,
 }
 
 impl SharedMemory {
-    /// Opens FILE-shm, or creates it as SQLite would. If SQLite then refuses FILE, FILE-shm stays,
-    /// and does no harm: the next program that opens the database uses it.
+    /// Opens FILE-shm, or creates it as SQLite would. If SQLite then refuses FILE, FILE-shm stays.
+    /// It does no harm: the next program that opens the database uses it.
     fn open(path: &Path) -> Result<Self, DatabaseError> {
         let shm = with_suffix(path, "-shm");
         let failed = |error: io::Error| DatabaseError::refused("open", &shm, &error);
@@ -82,17 +83,17 @@ impl SharedMemory {
         // SQLite follows no link here either: somebody else may own the directory.
         options.custom_flags(OFlags::NOFOLLOW.bits() as i32);
         let descriptor = options.open(&shm).map_err(failed)?;
-        // SQLite ignores a failure as well (os_unix.c). Only root may give files away, and other
-        // users own FILE themselves in most cases.
+        // SQLite ignores a failure too (os_unix.c). Only root may give files away, and other users
+        // mostly own FILE themselves.
         let _ = give_owner_and_mode_of(&owner, &descriptor);
-        // Before SQLite opens the path, another program that closes the database may remove this
-        // file. Then SQLite makes another one, which the id tells apart from this one.
+        // Another program that closes the database may remove this file before SQLite opens it.
+        // Then SQLite makes another file, which the id tells apart from this one.
         let id = Some(FileId::of(&descriptor.metadata().map_err(failed)?));
         Ok(Self { file: OpenedFile { path: shm, id }, descriptor, allocated: 0 })
     }
 
-    /// Allocates what SQLite will map for a FILE-wal of this many bytes, whatever the length of its
-    /// pages, and a block more.
+    /// Allocates what SQLite will map for a FILE-wal of this many bytes, whatever its page size.
+    /// Two blocks are added: one for the rest, and one since the first is for fewer frames.
     fn allocate(&mut self, wal_bytes: u64) -> Result<(), DatabaseError> {
         let frames = wal_bytes / PAGE_BYTES_MIN;
         let needed = SHM_BLOCK_BYTES * (frames / SHM_BLOCK_FRAMES + 2);
@@ -114,8 +115,8 @@ impl SharedMemory {
         self.descriptor.metadata().map_or(0, |file| file.len())
     }
 
-    /// Fails if the file lacks some of what SQLite has mapped. Do not call SQLite then: it could
-    /// end the process by a SIGBUS.
+    /// Fails if the file lacks some of what was allocated. Do not call SQLite then: a SIGBUS could
+    /// end the process.
     pub(super) fn check(&self) -> Result<(), DatabaseError> {
         if self.length() < self.allocated { Err(replaced(&self.file.path)) } else { Ok(()) }
     }
@@ -125,7 +126,7 @@ impl WalFiles {
     /// `given`: FILE as `--data` names it, which may be a symbolic link that leads to `path`.
     ///
     /// Allocates FILE-shm for the present length of FILE-wal, and fails if the disk has no room for
-    /// that. If no other program has FILE-shm open, SQLite will cut it and make it again.
+    /// that. If no other program has FILE-shm open, SQLite will cut FILE-shm and fill it again.
     pub(super) fn new(given: &Path, path: &Path) -> Result<Self, DatabaseError> {
         let file = OpenedFile { path: given.to_owned(), id: None };
         let wal = OpenedFile { path: with_suffix(path, "-wal"), id: None };
@@ -134,15 +135,15 @@ impl WalFiles {
         Ok(Self { file, wal, shm, whole_file: 0, whole_wal: 0, wal_bytes_max: 0 })
     }
 
-    /// Notes which files SQLite has opened.
+    /// Notes which files SQLite has opened. Call it once SQLite has made FILE-wal.
     pub(super) fn note_opened(&mut self) -> Result<(), DatabaseError> {
         // SQLite may have cut FILE-shm.
         self.shm.allocated = 0;
         self.check()
     }
 
-    /// Fails if a file is not the one that was opened, or FILE-shm was cut. Otherwise makes room in
-    /// FILE-shm for a save that adds no text.
+    /// Fails if a file is not the one that was opened, or if FILE-shm was cut. Otherwise makes room
+    /// in FILE-shm for a save that adds no text.
     pub(super) fn check(&mut self) -> Result<(), DatabaseError> {
         let file = self.file.check()?;
         let wal = self.wal.check()?;
@@ -150,8 +151,8 @@ impl WalFiles {
         self.whole_file = self.whole_file.max(file);
         self.whole_wal = self.whole_wal.max(wal);
         self.shm.check()?;
-        // What FILE-wal has, and each page that the save changes once. Without new text, it cannot
-        // change more pages than FILE and FILE-wal have.
+        // What FILE-wal has, and once each page that the save changes. A save without new text
+        // cannot change more pages than FILE and FILE-wal have.
         self.wal_bytes_max = wal + (file + wal);
         self.allocate_for(0)
     }
@@ -164,13 +165,13 @@ impl WalFiles {
         (self.wal_length() < self.whole_wal).then_some(&self.wal.path)
     }
 
-    /// Notes that both files are whole as they are.
+    /// Notes that FILE and FILE-wal are whole as they are.
     pub(super) fn note_whole(&mut self) {
         self.whole_file = self.file_length();
         self.whole_wal = self.wal_length();
     }
 
-    /// Notes that FILE-wal is whole as it is. SQLite may have cut it in a commit.
+    /// Notes that FILE-wal is whole as it is: SQLite may have cut it in a commit.
     pub(super) fn note_committed(&mut self) {
         self.whole_wal = self.wal_length();
     }
@@ -180,14 +181,14 @@ impl WalFiles {
         fs::metadata(&self.file.path).map_or(0, |file| file.len())
     }
 
-    /// In bytes. A FILE-wal that was removed counts as whole: SQLite still writes to it, and its
-    /// length cannot be read by its name.
+    /// In bytes. A FILE-wal that was removed or replaced counts as whole: SQLite still writes to
+    /// it, but its length cannot be read by its name.
     fn wal_length(&self) -> u64 {
         self.wal.there().map_or(u64::MAX, |wal| wal.len())
     }
 
-    /// Makes room in FILE-shm for a save that adds this many bytes of text. The pages of its rows
-    /// have at most twice as many bytes.
+    /// Makes room in FILE-shm for this many more bytes of text in a save. Reckons with twice as
+    /// many bytes of pages, which need not be full.
     pub(super) fn allocate_for(&mut self, text: u64) -> Result<(), DatabaseError> {
         self.wal_bytes_max += 2 * text;
         self.shm.allocate(self.wal_bytes_max)
@@ -201,7 +202,7 @@ pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Makes the names of FILE and of the files beside it durable.
+/// Makes the names in the directory of FILE durable.
 pub(super) fn sync_directory(path: &Path) -> Result<(), DatabaseError> {
     let directory = directory_of(path);
     let synced = File::open(directory).and_then(|directory| directory.sync_all());
@@ -220,7 +221,7 @@ pub(super) fn give_owner_and_mode_of(other: &Metadata, file: &File) -> io::Resul
     fchown(file, Some(other.uid()), Some(other.gid()))
 }
 
-/// The error when a file is not the one that was opened, or lacks pages.
+/// The error when a file is not the one that was opened, or was cut.
 pub(super) fn replaced(path: &Path) -> DatabaseError {
     DatabaseError::Unusable(format!(
         "{} was removed, replaced or cut short; move it back (a copy is another file), or save \
