@@ -1,48 +1,47 @@
 //! The list and how it is kept: one mutex around its current version, which all workers share, and
-//! one writer for the database. Of HTTP it knows entity tags, conditions, and how a time is
-//! written.
+//! one writer for the database. Of HTTP it knows entity tags and conditions.
 //!
 //! # Threads
 //!
 //! Any thread may read the current version: it takes a clone, which is quick, and which no later
-//! change alters. Which thread changes the list depends on where it is kept:
+//! change alters. Which thread changes the list depends on where the list is kept:
 //!
 //! | kept | changed by | which may wait for |
 //! |---|---|---|
 //! | in memory | the thread that calls [`SharedList::change`] | nothing |
 //! | in FILE | the writer: [`Writer::run`] | the disk, and locks of other programs |
 //!
-//! The writer is a thread of its own. It passes the outcome of each change to the [`Deliver`] that
-//! came with it. Who publishes a new version calls [`ChangeListener`]. Neither of these two
-//! functions waits for more than a lock. A save that panics has failed. After any other panic of
-//! the writer the process ends, since nothing would be saved any more.
+//! The writer passes the outcome of each change to the [`Deliver`] that came with the change. The
+//! thread that publishes a new version calls the [`ChangeListener`]. Neither of these two functions
+//! waits for more than a lock. A save that panics has failed. After any other panic of the writer
+//! the process ends, since nothing would be saved any more.
 //!
 //! # Locks
 //!
 //! In this process: `SharedList::current`, `SharedList::partly_sent` and `DatabaseStatus::current`,
-//! none inside another, and each for a moment. Under the first, a change of a list in memory is
-//! decided and applied. The longest work there is to hash names, and the JSON of one color of at
-//! most 16 KiB: what is longer has its tag from the start
+//! none inside another, and each held for a moment. Under the first, a change of one color in a
+//! list in memory is decided and applied. The longest work under it is to hash names, and the JSON
+//! of a color of at most 16 KiB: the tag of a longer one is ready
 //! ([`Representation`](crate::representation::Representation)). The JSON and the tag of a list are
-//! made, and whole lists are freed, without a lock. The locks on FILE, between processes, are
+//! made, and whole lists are freed, without these locks. The locks on FILE, between processes, are
 //! listed in [`database`].
 //!
 //! # Deadlines
 //!
 //! | who | waits for | at most |
 //! |---|---|---|
-//! | the writer | SQLite's write lock | 5 s; then the changes that wait are answered 500 |
-//! | a change | those before it in its commit | 50 ms; then it is left for the next commit |
+//! | the writer | SQLite's write lock | about 5 s; then the changes that wait for it fail (500) |
+//! | a change | those before it in its commit | 50 ms, and the rest of the one that is being made |
 //! | the writer | the next look for commits of other programs | 1 s |
 //! | a start | a predecessor that stops | 6 s |
 //! | a start without a copy | the service that is followed | 6 s, and one more try |
 //! | a stop | the writer's last commit | 4.5 s from the signal |
 //!
-//! After a stop the process ends, whatever the writer does, but for one thing: a call to the disk
-//! that the kernel does not interrupt keeps the process until it returns.
+//! After a stop the process ends, whatever the writer does. The exception is a call to the disk
+//! that the kernel does not interrupt: it keeps the process until it returns.
 //!
-//! A save that takes longer than 5 s, the wait for the lock not included, counts as failed in
-//! `/health` until it ends: [`DatabaseStatus`].
+//! `/health` reports a save that takes longer than 5 s, until it ends. Of its wait for the lock,
+//! only the last try counts: [`DatabaseStatus`].
 
 mod change;
 mod color;
@@ -82,13 +81,13 @@ pub(crate) enum Storage {
     Database(Sender<WriterMessage>, Arc<DatabaseStatus>),
 }
 
-/// Takes the outcome of a change to whoever asked for it: when the change is on the disk and
-/// readers see it, or when it could not be saved.
+/// Called with the outcome of a change: when readers see the change, and with `--data` only once it
+/// is on the disk, or when it could not be saved.
 pub(crate) type Deliver = Box<dyn FnOnce(Result<Outcome, DatabaseError>) + Send>;
 
 impl Store {
-    /// A list that is in memory alone. [`Writer::new`] makes the other kind.
-    /// `memory_max`: bytes for requests and responses.
+    /// A list that is in memory alone. [`Writer::new`] makes one with a database. `memory_max`:
+    /// most bytes for requests and responses.
     pub(crate) fn in_memory(colors: Colors, memory_max: usize, notify: ChangeListener) -> Self {
         let list = Arc::new(SharedList::new(colors, memory_max, notify));
         Self { list, storage: Storage::InMemory }
@@ -107,7 +106,7 @@ impl Store {
         matches!(self.storage, Storage::Database(..))
     }
 
-    /// Has the writer make a change. Without one, makes it at once, however long that takes.
+    /// Has the writer make a change. Without a writer, makes it at once, however long that takes.
     pub(crate) fn submit(&self, change: Change, deliver: Deliver) {
         match &self.storage {
             Storage::InMemory => {
@@ -128,8 +127,8 @@ impl Store {
         outcome.recv().unwrap_or(Err(DatabaseError::Panicked)).map(drop)
     }
 
-    /// Tells the writer to save what is queued and to close the database. After that, FILE alone is
-    /// the list. Otherwise fails with the reason, such as that the deadline has passed.
+    /// Has the writer save what is queued and close the database. After that, FILE alone is the
+    /// list. Fails with the reason why it may not be, such as that the deadline has passed.
     pub(crate) fn close(&self, deadline: Instant) -> Result<(), String> {
         let Storage::Database(writer, _) = &self.storage else { return Ok(()) };
         let (sender, closed) = mpsc::channel();

@@ -9,16 +9,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::{Change, Color, Colors, Edit, Outcome};
 use crate::representation::Representation;
 
-/// Old representations that clients are still being sent may take this many times the memory for
-/// requests and responses.
+/// Limit for old representations: this many times the memory for requests and responses. Old are
+/// those that clients have received in part, and that are no longer in the list.
 const OLD_FACTOR: usize = 2;
 
-/// One of them may always be sent to its end, however long it is. So the limit is this many times
-/// the longest of them, if that is more.
+/// The limit is at least this many times the longest old representation. So a single one is never
+/// withdrawn, however long it is.
 const LONGEST_FACTOR: usize = 2;
 
-/// How often a change is tried that is slow to decide on. Each try decides without the lock, and is
-/// in vain if another client has changed the list meanwhile.
+/// How often [`SharedList::change_list`] tries a change. Each try decides without the lock, and is
+/// in vain if the list has changed meanwhile.
 const TRIES_MAX: usize = 3;
 
 pub(crate) struct SharedList {
@@ -28,7 +28,7 @@ pub(crate) struct SharedList {
     partly_sent: Mutex<BTreeMap<u64, Arc<Representation>>>,
     /// How many representations were withdrawn so far.
     withdrawn: AtomicUsize,
-    /// Most bytes of partly sent representations that are not in the list any more.
+    /// Limit for old representations in bytes, unless [`LONGEST_FACTOR`] makes it higher.
     old_max: usize,
     notify: ChangeListener,
 }
@@ -44,7 +44,7 @@ pub(crate) struct PartlySent {
 pub(crate) type ChangeListener = Box<dyn Fn(&[Edit]) + Send + Sync>;
 
 impl SharedList {
-    /// `memory_max`: bytes for requests and responses.
+    /// `memory_max`: most bytes for requests and responses.
     pub(super) fn new(colors: Colors, memory_max: usize, notify: ChangeListener) -> Self {
         let old_max = OLD_FACTOR * memory_max;
         let current = Mutex::new(colors);
@@ -57,13 +57,13 @@ impl SharedList {
         }
     }
 
-    /// Poisoning is ignored: an edit is decided and made under one lock, so that it fits the list,
-    /// and does not panic.
+    /// Ignores that the lock is poisoned. The list is whole even then: an edit that is applied
+    /// under the lock was decided under it, fits the list, and does not panic.
     fn lock(&self) -> MutexGuard<'_, Colors> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The list as it is now.
+    /// A clone of the current version.
     pub(crate) fn version(&self) -> Colors {
         self.lock().clone()
     }
@@ -79,7 +79,7 @@ impl SharedList {
         self.lock().find(name).map(|(_, color)| color.clone())
     }
 
-    /// The envelope of the list, if it is made, or is made quickly.
+    /// The envelope, which is made here if the list is short. `None` if a long list has none yet.
     pub(crate) fn ready_envelope(&self) -> Option<Arc<Representation>> {
         let short = {
             let current = self.lock();
@@ -115,15 +115,15 @@ impl SharedList {
         self.partly_sent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many representations were withdrawn so far. Those who send one of them have to look when
-    /// this changes.
+    /// How many representations were withdrawn so far. When this changes, a worker has to look
+    /// whether its connections send one of them.
     pub(crate) fn withdrawn(&self) -> usize {
         self.withdrawn.load(Relaxed)
     }
 
-    /// Withdraws old representations, the oldest first, if they take too much memory: more than
-    /// `old_max`, and more than [`LONGEST_FACTOR`] times the longest of them. The newest, up to
-    /// half of that, stay. Whoever is still being sent another one is then closed.
+    /// Withdraws old representations if they take more than `old_max` and [`LONGEST_FACTOR`] times
+    /// the longest. Begins with those that were partly sent first, and ends at half of this limit.
+    /// The workers then close the connections that send those withdrawn.
     fn withdraw_old(&self) {
         let mut sent: Vec<_> = {
             let partly_sent = self.lock_partly_sent();
@@ -155,15 +155,15 @@ impl SharedList {
         }
     }
 
-    /// Whether it may take long to decide on a change: the tag of a long list is needed, which may
-    /// have to be computed first.
+    /// Whether a condition may make a change slow to decide on: it needs the tag of a long list,
+    /// which may have to be computed. A change of the whole list may take long without a condition.
     pub(crate) fn takes_long(&self, change: &Change) -> bool {
         change.needs_tag_of_list() && !self.lock().is_short()
     }
 
-    /// Makes a change, or finds that it cannot be made.
+    /// Makes a change of a list in memory, or finds that it cannot be made.
     pub(crate) fn change(&self, change: &Change) -> Outcome {
-        // A new list is compared with the one that it replaces, which takes as long as a tag.
+        // To compare a new list with the current one takes as long as to compute a tag.
         if change.needs_tag_of_list() || change.new_list().is_some() {
             self.change_list(change)
         } else {
@@ -182,7 +182,7 @@ impl SharedList {
         if !edits.is_empty() {
             (self.notify)(&edits);
         }
-        // Freed without the lock: a long color takes long.
+        // Freed without the lock, since that may take long: `before` has the envelope too.
         drop(before);
         self.withdraw_old();
         outcome
@@ -203,7 +203,7 @@ impl SharedList {
                 let mut current = self.lock();
                 let is_current = current.is_same_version(&before);
                 if is_current {
-                    // Frees nothing: `before` has the same memory.
+                    // This frees nothing: `before` shares the memory of the current version.
                     *current = version;
                 }
                 is_current
@@ -224,17 +224,18 @@ impl SharedList {
         }
     }
 
-    /// Publishes a list that takes the place of the current one.
+    /// Publishes a list in place of the current one.
     pub(super) fn replace(&self, colors: Colors) {
         self.publish(colors.clone(), &[Edit::ReplaceAll(colors)]);
     }
 
-    /// Publishes the version to which these edits have led.
+    /// Publishes the version to which these edits have led. A change of another thread that the
+    /// version does not have is lost.
     pub(super) fn publish(&self, version: Colors, edits: &[Edit]) {
         let before = { replace(&mut *self.lock(), version) };
         (self.notify)(edits);
         self.withdraw_old();
-        // Freed without the lock: a long list takes long.
+        // Freed without the lock: to free a long list takes long.
         drop(before);
     }
 }
@@ -306,7 +307,7 @@ mod tests {
     fn old_representations_that_take_too_much_are_withdrawn_and_the_current_one_never() {
         let long = "x".repeat(1000);
         let duplicates = (0..2).map(|_| Color::new("long", &long));
-        // twice as much for old ones: two envelopes, which are longer than 2,000 bytes each
+        // Old ones may take 5,200 bytes: two envelopes, which are longer than 2,000 bytes each.
         let list = SharedList::new(duplicates.collect(), 2600, Box::new(|_| ()));
         let list = Arc::new(list);
         let version = list.version();

@@ -1,7 +1,7 @@
 //! The one thread that saves: group commit. It makes the queued changes on a clone of the current
 //! version, commits them together, publishes the clone, and reports the outcomes. Changes that
-//! arrive meanwhile share the next commit. When none has come for a second, the thread looks for
-//! commits of other programs.
+//! arrive meanwhile wait for the next commit. Each save, and a second without messages, is an
+//! occasion to look for commits of other programs.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::exit;
@@ -17,22 +17,22 @@ use super::{
 use crate::logging;
 
 /// How often the writer looks for commits of other programs while it has no changes. Readers may
-/// miss such a commit for this long.
+/// miss such a commit for about this long, and longer while FILE is busy.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// When the changes of one commit have taken this long to make, the others are left for the next
-/// commit. So the outcomes of the first changes do not wait for all.
+/// When the changes of one commit have taken longer than this to make, the others are left for the
+/// next commit, so that the outcomes of the first changes come soon.
 const BATCH_TIME: Duration = Duration::from_millis(50);
 
-/// The shortest time between two warnings that another program has changed the list: a program may
-/// change it all the time.
+/// Shortest time between two warnings that another program has changed the list, since a program
+/// may change it all the time.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What the store sends to the writer.
 pub(crate) enum WriterMessage {
     Change(Change, Deliver),
-    /// Save what came before, and close the database. The sender gets what [`Database::close`] has
-    /// returned.
+    /// Save the changes that came before, and close the database. The sender gets what
+    /// [`Database::close`] has returned.
     Close(Sender<Result<(), String>>),
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Writer {
     list: Arc<SharedList>,
     status: Arc<DatabaseStatus>,
     messages: Receiver<WriterMessage>,
-    /// When the log last said that another program has changed the list.
+    /// When the log last warned that another program has changed the list.
     warned: Option<Instant>,
 }
 
@@ -63,10 +63,10 @@ impl Writer {
         (store, Self { database, list, status, messages, warned: None })
     }
 
-    /// Saves changes until it is told to close, or the store is gone.
+    /// Saves changes until it is told to close, or until all clones of the store are dropped.
     pub(crate) fn run(self) {
-        // `supervise` catches a panic in a save. After any other panic, nothing would be saved any
-        // more, and who waits for an outcome would wait forever.
+        // `supervise` catches a panic in a save. After any other panic, no change would be saved
+        // any more, and those who wait for an outcome would wait forever.
         if catch_unwind(AssertUnwindSafe(|| self.save_until_closed())).is_err() {
             logging::end(Some(&DatabaseError::Panicked));
             exit(1);
@@ -102,12 +102,12 @@ impl Writer {
             }
         }
         let result = self.database.close();
-        // The thread that waited may have given up.
+        // `Store::close` may have given up waiting.
         let _ = closed.map(|closed| closed.send(result));
     }
 
-    /// Publishes what other programs have committed. If the last save failed, finds out whether
-    /// changes can be saved again.
+    /// Publishes what other programs have committed. If the last save or look failed, a save
+    /// without changes does that, and finds out whether changes can be saved again.
     fn look_or_retry(&mut self) {
         if self.status.now().failure.is_some() {
             self.save(&[]);
@@ -118,7 +118,7 @@ impl Writer {
         let _ = status.supervise(|| self.publish_external());
     }
 
-    /// Publishes what other programs have committed. Needs no lock for writing.
+    /// Publishes what other programs have committed. Needs no write lock.
     fn publish_external(&mut self) -> Result<(), DatabaseError> {
         let known = self.list.version();
         let found = self.database.read_if_changed(&known)?;
@@ -126,8 +126,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Begins a save: waits for the write lock, no longer than [`BUSY_TIME`]. Other programs may
-    /// take that lock again and again, so what they commit is published meanwhile.
+    /// Begins a save: waits about [`BUSY_TIME`] for the write lock, then fails with `Busy`. Other
+    /// programs may take the lock again and again, so what they commit is published meanwhile.
     fn begin(&mut self) -> Result<(), DatabaseError> {
         let has_failed = self.status.now().failure.is_some();
         let begun = Instant::now();
@@ -135,7 +135,7 @@ impl Writer {
             let known = self.list.version();
             match self.database.begin(&known, has_failed) {
                 Err(DatabaseError::Busy) if begun.elapsed() + TRY_TIME < BUSY_TIME => {
-                    // The write lock may be there, and another lock not.
+                    // The failed try may have got the write lock, and failed on another lock.
                     self.database.roll_back();
                     self.status.restart_clock();
                     match self.publish_external() {
@@ -151,9 +151,9 @@ impl Writer {
         }
     }
 
-    /// Publishes the list that was found in the database, unless readers have it already.
+    /// Publishes the list that was found in the database, unless it is the `known` one.
     fn publish_unless_known(&mut self, known: &Colors, found: Option<Colors>) {
-        // Not every commit changes a color.
+        // Another program may have committed without changing a color.
         let Some(found) = found.filter(|found| found != known || !found.has_same_ids(known)) else {
             return;
         };
@@ -166,15 +166,16 @@ impl Writer {
         self.list.replace(found);
     }
 
-    /// Saves changes in one commit, and returns their outcomes. If the changes take long, it saves
-    /// only the first of them. If the commit fails, all changes fail but those that change nothing.
+    /// Saves changes in one commit, and returns their outcomes. If the changes take long, saves
+    /// only the first of them. If the save fails, all fail but those that change nothing. If it
+    /// panics, all fail.
     fn save(&mut self, changes: &[(Change, Deliver)]) -> Vec<Result<Outcome, DatabaseError>> {
         let status = Arc::clone(&self.status);
         let saved = status.supervise(|| self.try_save(changes));
         self.database.roll_back();
         match saved {
             Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
-            // The changes are not decided again, as below: that could panic once more.
+            // To decide the changes again, as below, could panic once more.
             Err(DatabaseError::Panicked) => vec![Err(DatabaseError::Panicked); changes.len()],
             Err(error) => {
                 let version = self.list.version();
@@ -187,7 +188,7 @@ impl Writer {
         }
     }
 
-    /// Makes changes, commits them, and publishes the list. If that fails, no change is made.
+    /// Makes changes, commits them, and publishes the list. If that fails, publishes none of them.
     fn try_save(&mut self, changes: &[(Change, Deliver)]) -> Result<Vec<Outcome>, DatabaseError> {
         self.begin()?;
         let begun = Instant::now();
