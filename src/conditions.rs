@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-/// 128 bits of a hash of some bytes, as the 32 lower-case hexadecimal digits that a field has.
-/// Equal tags mean equal bytes.
+/// 128 bits of a hash of some bytes, as 32 lower-case hexadecimal digits. Equal tags are taken to
+/// mean equal bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag([u8; 32]);
 
 impl Tag {
-    /// The tag of these bytes, the same in every process. The hash is cryptographic: no two
-    /// contents with the same tag can be found.
+    /// The tag of these bytes, the same in every process. The hash is cryptographic: to find two
+    /// contents with the same tag takes some 2^64 hashes.
     pub(crate) fn of(bytes: &[u8]) -> Self {
         let digits = blake3::hash(bytes).to_hex();
         Self(*digits.as_bytes().first_chunk().expect("it has 64 digits"))
@@ -19,7 +19,7 @@ impl Tag {
         &self.0
     }
 
-    /// The tag with these digits in quotes; `None` for any other text.
+    /// Parses a tag of this form in quotes; `None` for any other text.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let digits = text.strip_prefix('"')?.strip_suffix('"')?;
         let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
@@ -28,7 +28,7 @@ impl Tag {
     }
 }
 
-/// As a field has it: in quotes.
+/// In quotes, as in a field.
 impl fmt::Display for Tag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\"{}\"", str::from_utf8(&self.0).expect("they are digits"))
@@ -40,10 +40,9 @@ impl fmt::Display for Tag {
 pub(crate) struct Conditions {
     pub(crate) if_match: Option<TagCondition>,
     if_none_match: Option<TagCondition>,
-    /// The name of a field that is neither `*` nor a list of entity tags. Its condition is left
-    /// out.
+    /// The name of a malformed field for which the request has to be refused.
     malformed: Option<&'static str>,
-    /// How many entity tags there are in both, those included that cannot equal a current one.
+    /// How many entity tags both fields have, those included that cannot equal the current one.
     pub(crate) tags: usize,
 }
 
@@ -52,13 +51,14 @@ pub(crate) struct Conditions {
 pub(crate) enum TagCondition {
     /// `*`: any tag.
     Any,
-    /// One of these, which have the form of the service's own. No other can equal the current one.
+    /// One of these. Tags that cannot equal the current one, such as weak ones in If-Match, are
+    /// omitted.
     OneOf(Box<[Tag]>),
 }
 
 impl Conditions {
-    /// Parses the values of the two fields. A malformed If-None-Match of a safe method is ignored:
-    /// a full response is never wrong.
+    /// Parses the values of the two fields. In a request with a safe method, a malformed
+    /// If-None-Match is ignored: a full response is never wrong.
     pub(crate) fn parse(
         is_safe: bool,
         if_match: Option<&str>,
@@ -74,7 +74,7 @@ impl Conditions {
             (_, Some(None)) if !is_safe => Some("If-None-Match"),
             _ => None,
         };
-        // Each tag is in two quotes, and has none.
+        // A tag stands between two quotes, and contains none.
         let count = |value: &str| value.matches('"').count() / 2;
         Self {
             if_match: strong.flatten(),
@@ -84,7 +84,7 @@ impl Conditions {
         }
     }
 
-    /// Fails with what is wrong if a field is malformed: 400.
+    /// Fails with the message of a 400 if a field is malformed.
     pub(crate) fn well_formed(&self) -> Result<&Self, String> {
         let Some(field) = self.malformed else { return Ok(self) };
         Err(format!(
@@ -92,7 +92,7 @@ impl Conditions {
         ))
     }
 
-    /// Whether a PUT of a color creates it: `If-None-Match: *` fails if the color is there.
+    /// Whether there is `If-None-Match: *`, with which a PUT of a color creates it or fails.
     pub(crate) fn need_absence(&self) -> bool {
         self.if_none_match == Some(TagCondition::Any)
     }
@@ -116,8 +116,8 @@ impl Conditions {
 }
 
 impl TagCondition {
-    /// `None` if the value is malformed (RFC 9110 §8.8.3 and §5.6.1). `read` makes a tag of the
-    /// text of one, if that can equal the current one.
+    /// `None` if the value is malformed (RFC 9110 §8.8.3 and §5.6.1). `read` parses one entity tag,
+    /// and returns `None` for a tag that cannot equal the current one.
     fn parse(value: &str, read: impl Fn(&str) -> Option<Tag>) -> Option<Self> {
         if value == "*" {
             return Some(Self::Any);
@@ -142,8 +142,8 @@ impl TagCondition {
         }
     }
 
-    /// Whether the current tag is among them. `current`, which may take long, is called only where
-    /// the answer depends on that tag.
+    /// Whether the current tag is one of these. Calls `current`, which may take long, only if the
+    /// answer depends on the current tag.
     fn have(&self, current: impl FnOnce() -> Tag) -> bool {
         match self {
             Self::Any => true,
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_tag_is_half_of_the_hash_in_quotes_and_nothing_else_parses_as_one() {
-        // The official test vector for no input.
+        // The official test vector of BLAKE3 for no input.
         let text = "\"af1349b9f5f9a1a6a0404dea36dcc949\"";
         assert_eq!(Tag::of(b"").to_string(), text);
         assert_eq!(Tag::parse(text), Some(Tag::of(b"")));
@@ -188,8 +188,8 @@ mod tests {
         ))
     }
 
-    /// Checks whether `tags`, where `T` stands for the current tag, has that tag by each
-    /// comparison; `None` if it is malformed.
+    /// Checks whether the list `tags` has the current tag, for which `T` stands, by the strong and
+    /// by the weak comparison. `None`: `tags` is malformed.
     #[track_caller]
     fn check(tags: &str, strongly_and_weakly: Option<(bool, bool)>) {
         let if_match = conditions(false, Some(tags), None);

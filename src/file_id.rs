@@ -1,9 +1,9 @@
-//! Which file is which, whatever its path.
+//! Tells files apart, whatever their paths.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 
-/// Device and inode, which no other file has.
+/// Device and inode number, which no other file has as long as this file exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileId {
     device: u64,

@@ -1,13 +1,13 @@
-//! Bytes with a tag. The list and all connections that send them share them.
+//! Bytes with an entity tag. The list and all responses share them, so that nobody copies them.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::conditions::Tag;
 
-/// Longest bytes whose tag is computed at its first use, in some microseconds. A longer
-/// representation has its tag from the start, so that no reader computes it later, perhaps under a
-/// lock.
+/// Longest representation, in bytes, whose tag is computed at its first use, which takes some
+/// microseconds. The tag of a longer one is computed when it is made, so that nobody has to compute
+/// it later, perhaps under a lock.
 const SHORT_BYTES: usize = 16 * 1024;
 
 /// Bytes that any number of responses share.
@@ -16,8 +16,8 @@ pub(crate) struct Representation {
     bytes: Box<[u8]>,
     /// See [`SHORT_BYTES`].
     tag: OnceLock<Tag>,
-    /// Whether clients that are still being sent it are to be closed. `None` for what no change of
-    /// the list replaces.
+    /// Whether connections that are still sending it are to be closed. `None` if it cannot be
+    /// withdrawn, like the page.
     is_withdrawn: Option<AtomicBool>,
 }
 
@@ -54,10 +54,10 @@ impl Representation {
     }
 }
 
-/// Since it is `Eq`, `==` of two [`Arc`](std::sync::Arc)s compares the pointers first.
+/// With `Eq`, `==` of two [`Arc`](std::sync::Arc)s compares the pointers first.
 impl Eq for Representation {}
 
-/// Blobs are equal when their bytes are. If both have tags already, these are compared.
+/// Compares the bytes, or, what is quicker, the tags if both are computed already.
 impl PartialEq for Representation {
     fn eq(&self, other: &Self) -> bool {
         match (self.tag.get(), other.tag.get()) {

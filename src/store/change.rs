@@ -10,8 +10,8 @@ use crate::conditions::Conditions;
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     action: Action,
-    /// Evaluated when the change is made: against the tag of the color, or against that of the list
-    /// for a create and a new list.
+    /// Evaluated when the change is made: for an update and a delete on the color, for a create and
+    /// a new list on the list. See [`Change::decide`] for [`Action::CreateAbsent`].
     conditions: Conditions,
 }
 
@@ -20,7 +20,7 @@ pub(crate) struct Change {
 pub(crate) enum Action {
     /// Append this color.
     Create(Color),
-    /// Append this color, unless there is one of its name.
+    /// Append this color, unless there is one of its name: a PUT with `If-None-Match: *`.
     CreateAbsent(Color),
     /// Replace the first color of this name by this color. `None`: leave the color as it is.
     Update(String, Option<Color>),
@@ -33,8 +33,7 @@ pub(crate) enum Action {
 /// What came of a change.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Outcome {
-    /// The color was appended. `is_first`: it is the first of its name, the one that its path
-    /// names.
+    /// The color was appended. `is_first`: it is the first of its name, and so the one at its path.
     Created { color: Color, is_first: bool },
     /// The color has a new value. This is the color as it is now.
     Updated(Color),
@@ -42,20 +41,20 @@ pub(crate) enum Outcome {
     Unchanged(Color),
     /// The color is removed. This is the color as it was.
     Deleted(Color),
-    /// The list has these colors now. `before`: how many it had; `None` if they are the same.
+    /// The list has these colors now. `before`: how many it had; `None` if nothing changed.
     ReplacedAll { list: Colors, before: Option<usize> },
     /// No color has the name.
     NotFound,
     /// A condition does not hold; nothing was changed.
     ConditionFailed,
-    /// Other changes came while the tag of the list was computed for a condition, in each of
-    /// several tries. Nothing was changed.
+    /// Each of several tries to evaluate a condition on the tag of the list was in vain, since
+    /// other changes came meanwhile. Nothing was changed.
     Contended,
 }
 
 impl Outcome {
-    /// Puts the version that the edits have led to in place of the list that a client has sent.
-    /// Both have the same colors. So the response and later reads have one envelope.
+    /// Puts the new version in place of the list that a client has sent, which has the same colors.
+    /// So the response and later reads share one envelope.
     pub(super) fn set_list(&mut self, version: &Colors) {
         if let Self::ReplacedAll { list, .. } = self {
             list.clone_from(version);
@@ -75,12 +74,12 @@ impl Change {
         is_of_list && self.conditions.need_tag()
     }
 
-    /// The list that is to replace the whole one.
+    /// The list that is to replace the current one.
     pub(super) fn new_list(&self) -> Option<&Colors> {
         if let Action::ReplaceAll(list) = &self.action { Some(list) } else { None }
     }
 
-    /// Returns the outcome, and the edits to make; none if nothing changes.
+    /// Returns the outcome, and the edits to make: none if nothing changes.
     pub(super) fn decide(&self, colors: &Colors) -> (Outcome, Vec<Edit>) {
         let found = match &self.action {
             Action::Update(name, _) | Action::Delete(name) => colors.find(name),
@@ -88,10 +87,10 @@ impl Change {
             Action::Create(_) | Action::ReplaceAll(_) => None,
         };
         match (&self.action, found) {
-            // RFC 9110 §13.2.1: a missing color comes before a failed condition
+            // RFC 9110 §13.2.1: the 404 of a missing color comes before a failed condition.
             (Action::Update(..) | Action::Delete(_), None) => (Outcome::NotFound, vec![]),
             (Action::CreateAbsent(_), Some(_)) => (Outcome::ConditionFailed, vec![]),
-            // RFC 9110 §13.1.1: without a color, no If-Match holds
+            // RFC 9110 §13.1.1: without a color, no If-Match holds.
             (Action::CreateAbsent(_), None) if self.conditions.if_match.is_some() => {
                 (Outcome::ConditionFailed, vec![])
             }
@@ -121,7 +120,7 @@ impl Change {
         }
     }
 
-    /// Whether the conditions hold: on a color, or on the list without one.
+    /// Whether the conditions hold on this color, or on the list if `color` is `None`.
     fn conditions_hold(&self, color: Option<&Color>, colors: &Colors) -> bool {
         let current = || color.map_or_else(|| colors.envelope().tag(), |color| color.json.tag());
         self.conditions.if_match_holds(current) && self.conditions.if_none_match_holds(current)
@@ -132,7 +131,7 @@ fn create(color: &Color, colors: &Colors) -> (Outcome, Vec<Edit>) {
     let is_first = colors.find(&color.name()).is_none();
     let edit = match colors.next_id() {
         Some(id) => Edit::Append(id, color.clone()),
-        // Another program has used the highest id. All colors get new ones.
+        // Another program has used the highest possible id. All colors get new ids.
         None => Edit::ReplaceAll(
             colors.iter().map(|(_, color)| color).chain([color]).cloned().collect(),
         ),

@@ -7,23 +7,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::representation::Representation;
 
-/// Longest name in bytes of UTF-8. Percent-encoded, it is at most three times as long, which fits
-/// into the head of a request, 64 KiB.
+/// Longest name in bytes of UTF-8. Percent-encoded, a name is at most three times as long, which
+/// fits into the head of a request of at most 64 KiB.
 pub(super) const NAME_BYTES_MAX: usize = 4096;
 
 /// What comes before the name in the JSON of a color.
 const NAME_BEGIN: &[u8] = br#"{"name":"#;
 
-/// A color is a pointer to its JSON, which makes copies short: a change of the list copies whole
-/// nodes of the tree, with the colors beside the one that changes. Colors are equal when they have
-/// the same name and value.
+/// A pointer to JSON, so that copies are cheap: a change of the list copies whole nodes of its
+/// tree, with all colors in them. Colors are equal if they have the same name and value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Color {
     /// Name and value as JSON, with a line feed at the end.
     pub(crate) json: Arc<Representation>,
 }
 
-/// The fields of a color: exactly these, in this order (docs/http.md, Colors).
+/// The fields of a color: written exactly these, in this order. Read in any order, and further
+/// fields are ignored (docs/http.md, Colors).
 #[derive(Deserialize, Serialize)]
 pub(crate) struct ColorFields<'a> {
     /// At most 4,096 bytes, may be empty, need not be unique.
@@ -35,7 +35,7 @@ pub(crate) struct ColorFields<'a> {
 
 impl Color {
     pub(crate) fn new(name: &str, value: &str) -> Self {
-        // In bytes: 23 besides name and value, if these have no escapes.
+        // The JSON has 23 bytes besides name and value. Escapes would add more.
         let mut json = Vec::with_capacity(23 + name.len() + value.len());
         let fields = ColorFields { name: name.into(), value: value.into() };
         serde_json::to_writer(&mut json, &fields)
@@ -44,12 +44,12 @@ impl Color {
         Self { json: Arc::new(Representation::of_list(json)) }
     }
 
-    /// The name. Does not read the value.
+    /// The name, without parsing the value.
     pub(crate) fn name(&self) -> Cow<'_, str> {
         Self::name_in(self.json.bytes()).expect("it begins with a name")
     }
 
-    /// The name in the JSON of a color; `None` if this is the JSON of something else.
+    /// The name in the JSON of a color; `None` if the bytes do not begin as such JSON.
     pub(super) fn name_in(json: &[u8]) -> Option<Cow<'_, str>> {
         #[derive(Deserialize)]
         struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
@@ -57,7 +57,7 @@ impl Color {
         Some(Name::deserialize(&mut json).ok()?.0)
     }
 
-    /// Whether the color has this name. Most names have no escapes, and are compared in the JSON.
+    /// Whether the color has this name. Does not parse the JSON of a name without escapes.
     pub(super) fn is_named(&self, name: &str) -> bool {
         let json = &self.json.bytes()[NAME_BEGIN.len() + 1..];
         match json.iter().position(|byte| matches!(byte, b'"' | b'\\')) {
@@ -71,7 +71,7 @@ impl Color {
         serde_json::from_slice(self.json.bytes()).expect("it was made of a name and a value")
     }
 
-    /// Bytes of [`Color::json_in_list`].
+    /// The length of [`Color::json_in_list`] in bytes.
     pub(super) fn json_len(&self) -> usize {
         self.json.bytes().len() - 1
     }

@@ -1,6 +1,6 @@
-//! One version of the list. A clone shares its memory with the original, so that it takes the same
-//! time for a list of any length. The writer makes changes on a clone, and readers keep the version
-//! that they have begun with. Knows no files and no mutex.
+//! One version of the list. A clone shares its memory with the original, so that cloning takes the
+//! same time for a list of any length. The writer makes changes on a clone, and readers keep the
+//! version with which they have begun. Knows no files and no mutex.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::mem::{replace, take};
@@ -11,30 +11,30 @@ use imbl::{OrdMap, OrdSet};
 use super::color::Color;
 use crate::representation::Representation;
 
-/// Longest envelope, in bytes, that a worker makes at once: with its tag, in a fifth of a
-/// millisecond.
+/// Longest envelope, in bytes, that a worker makes itself, in a fifth of a millisecond with the
+/// tag. Longer ones are left to the pool.
 const SHORT_LIST_BYTES: usize = 64 * 1024;
 
-/// What comes before and after the colors in the envelope. A line feed ends every content.
+/// What comes before and after the colors in the envelope.
 const ENVELOPE: [&[u8]; 2] = [br#"{"data":["#, b"]}\n"];
 
 /// All colors in stored order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Colors {
-    /// By the ids of their rows in the database, which rise along the list. Duplicates of a name
-    /// are entries like any other (docs/http.md, Colors).
+    /// By id, in the order of the list. In a database, the id is that of the row. Duplicates of a
+    /// name are entries like any other (docs/http.md, Colors).
     colors: OrdMap<i64, Color>,
     /// The hash of each name, with the id of the first color whose name has that hash. The names
     /// themselves are only in the JSON.
     index: OrdMap<u64, i64>,
-    /// The hash of the name and the id of every color that is not in `index`: an earlier one has
-    /// its name, or at least its hash.
+    /// The hash of the name and the id of every color that is not in `index`, because a name with
+    /// the same hash, mostly the same name, comes earlier in the list.
     duplicates: OrdSet<(u64, i64)>,
-    /// Has random keys, so that no client can choose names with the same hash.
+    /// Has random keys, so that no client can find names with the same hash.
     hasher: RandomState,
-    /// Bytes of all colors as JSON, without the commas between them.
+    /// The sum of [`Color::json_len`] of all colors.
     bytes: usize,
-    /// See [`Colors::envelope`]. Shared by the clones of this version.
+    /// See [`Colors::envelope`]. All clones of this version share it.
     envelope: Arc<OnceLock<Arc<Representation>>>,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Colors {
 pub(crate) enum Edit {
     /// Adds this color at the end of the list, with an id above all others.
     Append(i64, Color),
-    /// Puts this color, which has the same name, in place of the one with this id.
+    /// Puts this color in place of the one with this id, which has the same name.
     Update(i64, Color),
     /// Removes this color, which has this id.
     Remove(i64, Color),
@@ -52,7 +52,7 @@ pub(crate) enum Edit {
 }
 
 impl Edit {
-    /// A color with the name that this concerns; `None` for the whole list.
+    /// A color with the name that the edit concerns; `None` if it replaces the whole list.
     pub(crate) fn color(&self) -> Option<&Color> {
         match self {
             Self::Append(_, color) | Self::Update(_, color) | Self::Remove(_, color) => Some(color),
@@ -68,7 +68,7 @@ impl Colors {
         let bytes = colors.values().map(Color::json_len).sum();
         let hash = |color: &Color| hasher.hash_one(&*color.name());
         let mut ids: Vec<_> = colors.iter().map(|(id, color)| (hash(color), *id)).collect();
-        // Sorted: insertions in random order miss the caches of the processor.
+        // Sorted, since insertions in random order miss the caches of the processor.
         ids.sort_unstable();
         let same = ids.chunk_by(|(one, _), (next, _)| one == next);
         let index = same.clone().map(|same| same[0]).collect();
@@ -91,7 +91,7 @@ impl Colors {
         self.colors.get(&id)
     }
 
-    /// The id for a color to append; `None` if another program has used the highest.
+    /// The id for a color to append; `None` if another program has used the highest possible id.
     pub(super) fn next_id(&self) -> Option<i64> {
         self.colors.get_max().map_or(Some(1), |(id, _)| id.checked_add(1))
     }
@@ -99,13 +99,13 @@ impl Colors {
     /// The first color whose name equals `name` exactly, and its id.
     pub(super) fn find(&self, name: &str) -> Option<(i64, &Color)> {
         let id = *self.index.get(&self.hasher.hash_one(name))?;
-        // The first color with the hash of a name nearly always has that name. A look for
-        // duplicates makes a cursor on the heap (imbl's `range`), which takes as long as all this.
+        // The first color with the hash of a name nearly always has that name. `named` would make a
+        // cursor on the heap (imbl's `range`), which takes as long as the whole search here.
         let first = self.get(id).filter(|color| color.is_named(name));
         first.map(|color| (id, color)).or_else(|| self.named(name).next())
     }
 
-    /// All colors with this name in order, each with its id.
+    /// All colors with this name, in the order of the list, each with its id.
     pub(super) fn named<'a>(&'a self, name: &str) -> impl Iterator<Item = (i64, &'a Color)> {
         let hash = self.hasher.hash_one(name);
         let duplicates = self.duplicates.range((hash, i64::MIN)..=(hash, i64::MAX));
@@ -114,8 +114,8 @@ impl Colors {
         colors.filter(move |(_, color)| color.is_named(name))
     }
 
-    /// Applies an edit that was decided for this version. Returns what the edit removes, which may
-    /// take long to free.
+    /// Applies an edit that was decided for this version, and panics if its color is missing.
+    /// Returns what this version had and lost, the envelope included: it may take long to free.
     pub(super) fn apply(&mut self, edit: &Edit) -> impl Sized + use<> {
         let envelope = take(&mut self.envelope);
         let mut color_before = None;
@@ -144,7 +144,7 @@ impl Colors {
         (envelope, color_before, list_before)
     }
 
-    /// Adds the last color of the list to the index.
+    /// Adds a color to the index. Its id has to be the highest.
     fn add_to_index(&mut self, id: i64, color: &Color) {
         let hash = self.hasher.hash_one(&*color.name());
         if self.index.contains_key(&hash) {
@@ -167,22 +167,22 @@ impl Colors {
 
     /// The length of the envelope in bytes, without making it.
     pub(crate) fn envelope_len(&self) -> usize {
-        // There is a comma between each two colors.
+        // There is a comma between two neighbors.
         ENVELOPE[0].len() + self.bytes + self.len().saturating_sub(1) + ENVELOPE[1].len()
     }
 
-    /// Whether the envelope is made quickly.
+    /// Whether a worker may make the envelope: see [`SHORT_LIST_BYTES`].
     pub(super) fn is_short(&self) -> bool {
         self.envelope_len() <= SHORT_LIST_BYTES
     }
 
-    /// The envelope, if it is made already.
+    /// The envelope, if it was made already.
     pub(super) fn ready_envelope(&self) -> Option<&Arc<Representation>> {
         self.envelope.get()
     }
 
-    /// The envelope: the object `{"data":[...]}` with all colors, which `GET /colors` answers. It
-    /// and its tag are made at the first use, which takes long for a long list.
+    /// The envelope: the object `{"data":[...]}` with all colors, which `GET /colors` answers. The
+    /// first call makes it, which takes long for a long list.
     pub(crate) fn envelope(&self) -> &Arc<Representation> {
         self.envelope.get_or_init(|| {
             let mut json = Vec::with_capacity(self.envelope_len());
@@ -197,7 +197,7 @@ impl Colors {
     }
 
     /// Whether this representation is the envelope of this version, or the JSON of one of its
-    /// colors.
+    /// colors. Compares pointers: equal bytes are not enough.
     pub(super) fn contains(&self, representation: &Arc<Representation>) -> bool {
         let is_envelope =
             self.envelope.get().is_some_and(|envelope| Arc::ptr_eq(envelope, representation));
@@ -207,7 +207,7 @@ impl Colors {
             })
     }
 
-    /// Whether this is the same version: a clone, and not an equal list.
+    /// Whether both are clones of one version. Two versions with equal colors are not the same.
     pub(crate) fn is_same_version(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.envelope, &other.envelope)
     }
@@ -219,13 +219,13 @@ impl Colors {
 }
 
 impl FromIterator<Color> for Colors {
-    /// These colors with new ids, from 1 on.
+    /// Gives the colors new ids, from 1 on.
     fn from_iter<I: IntoIterator<Item = Color>>(colors: I) -> Self {
         Self::with_ids((1..).zip(colors).collect())
     }
 }
 
-/// Lists are equal when their colors are, whatever their ids.
+/// Lists are equal if their colors are, whatever the ids.
 impl PartialEq for Colors {
     fn eq(&self, other: &Self) -> bool {
         self.colors.values().eq(other.colors.values())

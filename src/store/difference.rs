@@ -1,4 +1,4 @@
-//! Which edits lead from one list to another. Knows no locks and no files.
+//! Finds the edits that lead from one list to another. Knows no locks and no files.
 
 use super::Color;
 use super::colors::{Colors, Edit};
@@ -7,22 +7,22 @@ use super::colors::{Colors, Edit};
 /// better replaced: if there would be more edits than colors in `new`, or if no id is left for a
 /// color to append.
 ///
-/// Colors are found by their names, in their order. So duplicates of a name are entries like any
-/// other. A color of `old` that is found stays, or gets its new value. Any other is removed. What
-/// is left of `new` is appended. So if a new color stands before colors of `old`, those are
-/// removed, and appended again behind it.
+/// Walks both lists in order, so that duplicates of a name are colors like any other. If a color of
+/// `old` has the name of the next color of `new`, it stays or gets the new value. Otherwise it is
+/// removed. What is left of `new` is appended. So the colors of `old` behind a color that only
+/// `new` has are removed, and appended again behind it.
 pub(super) fn edits_between(old: &Colors, new: &Colors) -> Option<Vec<Edit>> {
     let most = old.len().min(new.len());
     let pairs = old.iter().zip(new.iter());
     let prefix = pairs.take_while(|((_, old), (_, new))| old == new).count();
     let pairs = old.iter().rev().zip(new.iter().rev()).take(most - prefix);
     let suffix = pairs.take_while(|((_, old), (_, new))| old == new).count();
-    // Colors at the end of `new` may have been appended, and only look like those at the end of
-    // `old`.
+    // Appended colors may equal those at the end of `old`. So try without a common suffix, too.
     edits_within(old, new, prefix, suffix).or_else(|| edits_within(old, new, prefix, 0))
 }
 
-/// The same for lists whose first `prefix` and last `suffix` colors stay.
+/// [`edits_between`], where the first `prefix` and the last `suffix` colors stay as they are.
+/// `None` also if a color would have to be inserted before the last `suffix`.
 fn edits_within(old: &Colors, new: &Colors, prefix: usize, suffix: usize) -> Option<Vec<Edit>> {
     let middle = |colors: &Colors| prefix..colors.len() - suffix;
     let mut wanted = new.iter().take(middle(new).end).skip(prefix).peekable();
@@ -45,7 +45,7 @@ fn edits_within(old: &Colors, new: &Colors, prefix: usize, suffix: usize) -> Opt
         edits.push(Edit::Append(id, color.clone()));
         next_id = id.checked_add(1);
     }
-    // To replace the list takes an edit for each color of the new one.
+    // To replace the list writes each color of `new`.
     (edits.len() <= new.len()).then_some(edits)
 }
 
@@ -60,7 +60,7 @@ mod tests {
         model.iter().map(|(name, value)| Color::new(name, value)).collect()
     }
 
-    /// The edits from a list to another, checked: they lead there, also in the index of names.
+    /// The edits from a list to another. Checks that they lead there, and keep the index of names.
     #[track_caller]
     fn edits(old: &Colors, model: &Model) -> Option<Vec<Edit>> {
         let new = colors(model);
@@ -109,15 +109,15 @@ mod tests {
         ] {
             assert_eq!(edits(&old, &new), None, "{new:?}");
         }
-        // another program has used the highest id
+        // Another program has used the highest possible id.
         let full = Colors::with_ids([(i64::MAX, Color::new("a", "1"))].into_iter().collect());
         assert_eq!(edits(&full, &vec![("a", "1"), ("b", "1")]), None);
         let replaced = Some(vec![Edit::Update(i64::MAX, Color::new("a", "2"))]);
         assert_eq!(edits(&full, &vec![("a", "2")]), replaced);
     }
 
-    /// Lists of few names and values, so that there are many duplicates, far from each other, and
-    /// some operations away, against a `Vec`.
+    /// Compares edits with operations on a `Vec`. The lists have few names and values, and so many
+    /// duplicates, also far from each other.
     #[test]
     fn edits_lead_from_any_list_to_any_other() {
         let mut random = fastrand::Rng::with_seed(1);
@@ -130,7 +130,7 @@ mod tests {
             let model: Model = (0..random.usize(..9)).map(|_| color(&mut random)).collect();
             let mut old = colors(&model);
             if random.bool() {
-                // ids that others have chosen
+                // Ids that other programs have chosen.
                 let ids = (-3..).step_by(random.usize(1..5));
                 let colors = ids.zip(old.iter().map(|(_, color)| color.clone()));
                 old = Colors::with_ids(colors.collect());

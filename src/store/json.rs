@@ -1,5 +1,5 @@
-//! The three forms of JSON that colors are read from: content of a create, content of an update,
-//! and a list. Knows nothing of how a list is changed.
+//! Reads colors from JSON: the content of a create, the content of an update, and a list. Knows
+//! nothing of how a list is changed.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -18,18 +18,18 @@ const COLOR_FORM: &str = r##"an object, as in {"name":"red","value":"#f00"}"##;
 const LIST_FORMS: &str = "an array of colors, as in [{\"name\":\"red\",\"value\":\"#f00\"}], \
                           or an object with it as \"data\"";
 
-/// What a message tells whoever sent the content of a request.
+/// The verb in messages about the content of a request.
 const SEND: &str = "send";
 
-/// Most characters of an error message up to the end of the wrong value that it quotes.
+/// Most characters of an error message before `, expected`; a longer quoted value is cut.
 const QUOTED_CHARS_MAX: usize = 100;
 
 /// Why content, or a file, is not what it should be.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct JsonError {
-    /// Lower case, no full stop.
+    /// Part of a sentence, without a full stop.
     pub(crate) reason: String,
-    /// `None` if the content is wrong as a whole, as when there is none.
+    /// `None` if the error is at no one place, as when there is no content.
     pub(crate) place: Option<Place>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct JsonError {
 pub(crate) struct Place {
     /// Counted from 1.
     pub(crate) line: usize,
-    /// Counted from 1 in bytes; 0 when the line is empty.
+    /// Counted from 1 in bytes; 0 if the error was found before the first byte of the line.
     pub(crate) column: usize,
 }
 
@@ -69,7 +69,7 @@ impl From<serde_json::Error> for JsonError {
     }
 }
 
-/// Cuts the value that `invalid type: string "...", expected ...` quotes; keeps the closing quote.
+/// Cuts a long value in `invalid type: string "...", expected ...`, and keeps the closing quote.
 fn shorten(reason: &str) -> String {
     if let Some((quoted, expected)) = reason.rsplit_once(", expected ")
         && let Some((cut, _)) = quoted.char_indices().nth(QUOTED_CHARS_MAX)
@@ -105,7 +105,8 @@ pub(crate) fn from_update(content: &[u8]) -> Result<Option<String>, JsonError> {
     parse(content, SEND, COLOR_FORM).map(|Object(Update { value })| value)
 }
 
-/// Reads the content of an update that creates the color if it is not there: `value` is required.
+/// Reads the content of an update with `If-None-Match: *`, which creates a color: `value` is
+/// required.
 pub(crate) fn from_create_named(name: &str, content: &[u8]) -> Result<Color, JsonError> {
     check_length(name, "the name in the path").map_err(JsonError::without_place)?;
     match from_update(content)? {
@@ -121,7 +122,7 @@ fn check_length(name: &str, what: &str) -> Result<(), String> {
     }
 }
 
-/// Refuses null, which serde would take for a missing value.
+/// Refuses null, which serde would read as a missing value.
 fn not_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     String::deserialize(deserializer).map(Some)
 }
@@ -153,8 +154,8 @@ fn list(content: &[u8], needs: &str) -> Result<Colors, JsonError> {
     })
 }
 
-/// Parses JSON. `needs` and `form` are for the message about content that is not JSON, such as CSV.
-/// The message of the parser would not help there.
+/// Parses JSON. For content that is no JSON at all, such as CSV, the message of the parser does not
+/// help. `needs` and `form` are parts of the message in its place.
 fn parse<'a, T: Deserialize<'a>>(
     content: &'a [u8],
     needs: &str,
@@ -186,8 +187,8 @@ fn text(content: &[u8]) -> Result<&str, JsonError> {
     })
 }
 
-/// A color, or an update of one, that is read only from an object. What serde derives would take an
-/// array of the fields as well.
+/// A color, or an update of one, that is read only from a JSON object. What serde derives would
+/// also accept an array of the fields.
 struct Object<T>(T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
@@ -209,7 +210,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Object<PhantomData<T>> {
     }
 }
 
-/// To be read as an [`Object`]: this alone would take an array as well.
+/// Read a color as `Object<Color>`: this implementation alone would also accept an array.
 impl<'de> Deserialize<'de> for Color {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let ColorFields { name, value } = ColorFields::deserialize(deserializer)?;
