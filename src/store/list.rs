@@ -3,7 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::replace;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicUsize,
+    Ordering::{Acquire, Release},
+};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Change, Color, Colors, Edit, Outcome};
@@ -118,7 +121,7 @@ impl SharedList {
     /// How many representations were withdrawn so far. When this changes, a worker has to look
     /// whether its connections send one of them.
     pub(crate) fn withdrawn(&self) -> usize {
-        self.withdrawn.load(Relaxed)
+        self.withdrawn.load(Acquire)
     }
 
     /// Withdraws old representations if they take more than `old_max` and [`LONGEST_FACTOR`] times
@@ -150,7 +153,7 @@ impl SharedList {
                 break;
             }
             representation.withdraw();
-            self.withdrawn.fetch_add(1, Relaxed);
+            self.withdrawn.fetch_add(1, Release);
             bytes -= representation.bytes().len();
         }
     }
@@ -250,7 +253,7 @@ impl Drop for PartlySent {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
     use std::thread;
     use std::time::{Duration, Instant};
 
