@@ -3,80 +3,82 @@
 //!
 //! # Threads
 //!
-//! - **main** opens the list. Then it accepts connections, takes signals, reads tokens and sends
-//!   heartbeats. It waits in poll(2); at the start for FILE, at the stop for connections and the
-//!   writer.
-//! - **The workers**, `--workers`, or one for each processor and at least two, receive, answer and
-//!   send. They wait in epoll_wait(2).
+//! - **main** reads the tokens and opens the list. Then it accepts connections, takes signals,
+//!   reads tokens again and sends heartbeats. It waits in poll(2), at the start for FILE or the
+//!   service that is followed, and at the stop for connections and the writer.
+//! - **The workers** receive, answer and send. Their number is `--workers`, or one for each
+//!   processor, at least 2 and at most 256. They wait in epoll_wait(2).
 //! - **One more** makes the answers that take long, one after the other.
-//! - **The writer**, with `--data`, does all that `store` does on disk. It waits for the disk, for
-//!   locks of other programs, and for its channel.
+//! - **The writer**, with `--data`, saves changes and closes the database. It waits for the disk,
+//!   for locks of other programs, and for its channel.
 //! - **The follower**, with `--follow`, asks the other service, and submits its list. It waits for
 //!   that service and for the writer.
-//! - **log** writes log lines. It waits for standard error.
+//! - **log** writes log lines. It waits for its channel and for standard error.
 //!
-//! All but the first and the last are threads of one pool, and so have its name: worker.
+//! All but main and log are threads of one pool. So each of them has the name of the pool: worker.
 //!
-//! A worker never waits for a client, a disk or another thread, but for the moment that a lock is
+//! A worker waits for no client, no disk, and no other thread, except for the moment that a lock is
 //! held. So whatever one client does, the others of its worker are served. These answers take long:
-//! the first read of a long list after a change, a change with a condition on such a list, and a
-//! change of the whole list or with more than 16 KiB of content. However many clients there are, a
-//! pass of an event loop ends after some milliseconds ([`worker`]), and the next one asks epoll who
-//! else is ready. Contents of 64 KiB and more are sent from the run queue, after all that is short.
+//! the first read of a long list after a change, a change of the whole list, a change with more
+//! than 16 KiB of content, and, without `--data`, a change with a condition on a long list. However
+//! many clients there are, a pass of an event loop ends after some milliseconds ([`worker`]), and
+//! the next pass asks epoll who else is ready. Contents of 64 KiB and more are sent from the run
+//! queue, after all that is short.
 //!
 //! # Who wakes whom
 //!
-//! - The accept loop hands each connection, and all workers a change of the `Phase`, to an
-//!   `Inbox`; its eventfd wakes the worker.
-//! - A change goes to the writer through a channel. The outcome comes back as
-//!   `Mail::Outcome`, and what the pool has answered as `Mail::Answer`.
-//! - Whoever publishes a new version of the list says what it has changed: `Watches::mark` of each
-//!   worker. A worker is woken only if one of its connections waits for that.
-//! - Signals write to a stream that the accept loop polls.
+//! - The accept loop posts each connection to the `Inbox` of a worker, whose eventfd wakes the
+//!   worker. After a change of the `Phase` it wakes all workers.
+//! - A change goes to the writer through a channel. The outcome comes back as `Mail::Outcome`, and
+//!   what the pool has answered as `Mail::Answer`.
+//! - The thread that publishes a new version of the list calls `Watches::mark` of each worker with
+//!   the edits. A worker is woken if one of its connections may wait for one of these.
+//! - Signals write to streams that the accept loop polls.
 //!
 //! # Locks
 //!
-//! Each is held for a moment: nothing is sent, saved or logged under it, and no whole list is made,
-//! hashed or freed. [`Shared::making_room`] is held longer, while connections are answered and
-//! closed, but no thread waits for it. The crates have locks of their own: around the queue of the
-//! pool, and around the log, whose lines go to a channel.
+//! Each lock is held for a moment: nothing is sent, saved or logged under it, and no whole list is
+//! made, hashed or freed. There are two exceptions. [`Shared::making_room`] is held while
+//! connections are answered and closed, but no thread waits for it. The locks of `Colors::envelope`
+//! and `Representation::tag` are held while a list is made or hashed. The crates have locks of
+//! their own: around the queue of the pool, and around the log, whose lines go to a channel.
 //!
 //! - [`Shared::making_room`]: only one worker at a time closes connections to make room; the others
-//!   go on without it. Five locks are taken inside it: those marked with *.
+//!   go on without it. The locks marked with * may be taken inside it.
 //! - `Watches::entries` *: which connections of a worker wait for a change, and what has changed.
 //! - `SharedList::current` *: the current version of the list; locked to clone it, or to edit it in
 //!   memory.
 //! - `SharedList::partly_sent` *: representations of which clients have received a part.
-//! - `Tokens::accepted` *: the hashes of the tokens.
-//! - `Limiter::rate` *: how many warnings were logged in this second.
+//! - `Tokens::accepted` *: the hashes and the names of the tokens.
+//! - `Limiter::rate` *: how many lines of one kind were logged in this second.
+//! - `Colors::envelope` * and `Representation::tag` *: each is made once. A worker makes only those
+//!   of short lists (`SharedList::ready_envelope`).
 //! - `Inbox::mail`: what other threads have posted.
-//! - `Colors::envelope` and `Representation::tag` are made once, under locks of their own, and that
-//!   may take long. A worker makes those of short lists alone (`SharedList::ready_envelope`).
 //! - `DatabaseStatus::current`: whether saving works.
 //! - `FollowStatus::answers`: how the service that is followed answers.
 //!
 //! # Deadlines
 //!
 //! `Connection::deadline` says when a connection is overdue. Its worker looks at all deadlines when
-//! the first one has passed, but mostly not within 100 ms of the look before: a deadline may be
-//! missed by as much, and by 250 ms more while the worker has more to do than it can. A connection
-//! that is overdue gets `Event::Overdue`. What one waits for, for how long, and what happens then:
+//! the first one has passed, but mostly not within 100 ms of its last look. So a deadline may be
+//! missed by 100 ms, and by 250 ms more while the worker is overloaded. A connection that is
+//! overdue gets `Event::Overdue`. What a connection waits for, for how long, and what happens then:
 //!
-//! - Its first request: `--request-timeout`, 1 s during a stop. Closed.
+//! - Its first request: `--request-timeout`, at most 1 s during a stop. Closed.
 //! - The rest of a request: `--request-timeout` since its first byte, or since the response before
-//!   it was read. 408.
-//! - Another request: `--keep-alive` and 1 s, or 1 s during a stop. Closed.
-//! - A change: what the request prefers, at most 300 s; ends at once in a stop. 304.
-//! - The client to read: `--request-timeout` since it last read. Closed.
+//!   it was sent. 408.
+//! - Another request: `--keep-alive` and 1 s, at most 1 s during a stop. Closed.
+//! - A change: what the request prefers, at most 300 s; ends at once in a stop. 304 without one.
+//! - The client to read: `--request-timeout` since the socket last took bytes. Closed.
 //! - The client to close: 2 s. Closed.
-//! - An answer that is made: no limit, since the writer has its own.
+//! - An answer of the writer or the pool: no deadline (`State::AwaitingAnswer`).
 //!
 //! The deadlines of the follower are the constants of `follower`.
 //!
-//! Above the connection limit (`Phase::AboveLimit`), workers look every 20 ms, and the
-//! connections that have stalled longest, for half a second at least, get `Event::Evicted`. Old
-//! lists that take too much memory are withdrawn (`SharedList::withdraw_old`), which ends the
-//! connections that read them within 100 ms.
+//! Above the connection limit (`Phase::AboveLimit`), workers look every 20 ms. The connections that
+//! have stalled longest, at least for half a second, get `Event::Evicted`. Old lists and colors
+//! that take too much memory are withdrawn (`SharedList::withdraw_old`). Connections that are still
+//! being sent one of these end about 100 ms later.
 
 mod accept;
 mod access_log;
@@ -162,7 +164,7 @@ impl WorkerHandle {
     }
 }
 
-/// Wakes each worker that has connections which wait for what has changed.
+/// A listener that marks what has changed for each worker, and wakes those for which that is news.
 pub(crate) fn change_listener(workers: &[WorkerHandle]) -> ChangeListener {
     let workers = workers.to_vec();
     Box::new(move |edits| {

@@ -1,5 +1,5 @@
-//! The accept loop, on the main thread: accepts connections and hands each to a worker, and tells
-//! the workers what signals say.
+//! The accept loop, on the main thread: accepts connections, hands each to a worker, and acts on
+//! signals.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
@@ -23,14 +23,14 @@ use crate::service_manager::{self, Watchdog};
 use crate::signals::Signals;
 use crate::store::DatabaseStatus;
 
-/// How long after the signal connections are still accepted from the kernel's queue.
+/// How long after the signal connections are still accepted from the queues of the kernel.
 const LAST_ACCEPTS: Duration = Duration::from_secs(2);
 
-/// How long to wait before another try when no further connection is accepted, or the system lacks
-/// a descriptor or memory.
+/// How long to wait before the next look while there are too many connections, the system refuses
+/// to accept one, or the stop waits for connections to end.
 const RETRY_TIME: Duration = Duration::from_millis(20);
 
-/// Connections accepted from one listener in a row.
+/// Most connections accepted from one listener in a row.
 const ACCEPTS_IN_A_ROW: usize = 64;
 
 pub(crate) struct AcceptLoop {
@@ -41,7 +41,7 @@ pub(crate) struct AcceptLoop {
 }
 
 impl AcceptLoop {
-    /// Starts workers on the threads of the pool.
+    /// Starts one worker for each handle, on the threads of the pool.
     pub(crate) fn new(
         shared: Arc<Shared>,
         workers: Vec<WorkerHandle>,
@@ -56,7 +56,7 @@ impl AcceptLoop {
         Ok(Self { shared, workers, listeners, watchdog })
     }
 
-    /// Serves until a signal says stop. When one says reload, reads the tokens again.
+    /// Accepts connections until a signal to stop. At a signal to reload, reads the tokens again.
     pub(crate) fn run(&mut self, signals: &Signals) -> io::Result<()> {
         service_manager::ready();
         while !self.accept_ready(signals)? {
@@ -71,7 +71,7 @@ impl AcceptLoop {
         Ok(())
     }
 
-    /// Waits for connections and accepts them. True if the service has to stop.
+    /// Waits for connections and signals, and handles both. True if the service has to stop.
     fn accept_ready(&mut self, signals: &Signals) -> io::Result<bool> {
         let is_above_limit = self.shared.excess() > 0;
         let phase = if is_above_limit { Phase::AboveLimit } else { Phase::Serving };
@@ -107,14 +107,14 @@ impl AcceptLoop {
         Ok(must_stop)
     }
 
-    /// Sets the phase, and wakes the workers, which have other deadlines in it.
+    /// Sets the phase, and wakes the workers: the deadlines depend on the phase.
     fn set_phase(&self, phase: Phase) {
         self.shared.service.state.set_phase(phase);
         self.workers.iter().for_each(|worker| worker.inbox.wake());
     }
 
     fn reload_tokens(&self, reload: &UnixStream) {
-        // One reload is enough for several signals; it fails when there is nothing to read.
+        // One reload is enough for several signals. The read fails if there is nothing to read.
         let _ = rustix::io::read(reload, &mut [0; 64]);
         let Some(tokens) = &self.shared.service.tokens else { return };
         match tokens.load() {
@@ -131,8 +131,8 @@ impl AcceptLoop {
 
     /// Accepts up to [`ACCEPTS_IN_A_ROW`] connections from a listener.
     fn accept_from(&self, listener: &Listener) {
-        // A container may publish the port of an open address on a loopback address of the host,
-        // where DNS rebinding reaches it. --allow-host asks for the check.
+        // Host is checked where DNS rebinding may reach the service: on loopback addresses, and,
+        // with --allow-host, on open ones, which a container may publish on such an address.
         let checks_host = listener.endpoint.is_loopback()
             || (listener.endpoint.is_open() && !self.shared.service.options.allow_host.is_empty());
         for _ in 0..ACCEPTS_IN_A_ROW {
@@ -156,14 +156,14 @@ impl AcceptLoop {
         }
     }
 
-    /// Answers what has begun. Connections that are still open at the deadline are closed, answered
-    /// or not.
+    /// Ends the connections, after the requests that have begun are answered. Waits for that no
+    /// longer than until the deadline: what is still open then ends with the process.
     pub(crate) fn stop(mut self, deadline: Instant) {
         let begun = Instant::now();
         service_manager::stopping();
         self.listeners.iter_mut().for_each(Listener::unlink);
         self.set_phase(Phase::Stopping);
-        // For clients, connections in the kernel's queue are established.
+        // Clients take connections in the kernel's queue for established, so accept these as well.
         while self.listeners.iter().any(has_pending) && begun.elapsed() < LAST_ACCEPTS {
             if self.shared.accepts_none() {
                 sleep(RETRY_TIME);
@@ -185,7 +185,7 @@ impl AcceptLoop {
     }
 }
 
-/// Waits after the system has refused a connection, most likely for lack of a descriptor or memory.
+/// Waits after accept(2) has failed, most likely for lack of a descriptor or memory.
 fn pause(error: &io::Error) {
     logging::CONNECTIONS.log(format_args!("cannot accept connections for the moment: {error}"));
     sleep(RETRY_TIME);

@@ -1,5 +1,5 @@
-//! What the log says of a response: a line of the access log, and a warning where the client is at
-//! fault.
+//! What the log says of a response: a line of the access log, and a warning about a wrong token or
+//! a 403.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
@@ -11,12 +11,12 @@ use crate::http::{Challenge, Request, Response};
 use crate::logging::{self, excerpt};
 use crate::options::AccessLog;
 
-/// Logs a response. With the access log: client, method, target, status, bytes, microseconds since
-/// the request was received, and the reason of an error, or what a change has made. Otherwise
-/// errors alone, at debug.
+/// Logs a response. With the access log: the name of the token, client, method, path, status,
+/// bytes, microseconds since `received_at`, and the reason of an error or what a change has made.
+/// What the access log leaves out is logged at debug if it is an error.
 ///
-/// `peer`: the client's address, if it is a TCP connection. `request`: `None` for bytes that are no
-/// request. `bytes`: the length of the response, head and content.
+/// `peer`: the client's address, if it is a TCP connection. `request`: `None` if not even the
+/// method is known. `bytes`: the length of the response, head and content.
 pub(super) fn log(
     shared: &Shared,
     peer: Option<SocketAddr>,
@@ -57,8 +57,8 @@ pub(super) fn log(
     log::info!("{token}{} {what} {status} {bytes} {taken}us{space}{detail}", client());
 }
 
-/// Whom a request is from. Every client can send X-Forwarded-For, so it counts only on a unix
-/// socket, which its permissions leave to the proxy.
+/// Whom a request is from. Every client can send X-Forwarded-For, so this field counts only on a
+/// unix socket, whose permissions let the proxy alone connect.
 pub(super) fn client(peer: Option<SocketAddr>, forwarded_for: Option<IpAddr>) -> String {
     match (peer, forwarded_for) {
         (Some(peer), _) => peer.to_string(),

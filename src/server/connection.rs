@@ -28,43 +28,43 @@ use crate::server_state::Phase;
 use crate::service::{Answer, RequestContext};
 use crate::store::{DatabaseError, Outcome};
 
-/// Bytes received at a time, unless more of a content are missing. A request of curl takes 84.
+/// Bytes received at a time, unless more bytes of a content are missing. A request of curl has 84.
 const RECEIVE_BYTES: usize = 4096;
 
 /// Requests answered in a row before other connections are served, so that one client that
 /// pipelines does not hold up the others.
 const ANSWERS_IN_A_ROW: usize = 16;
 
-/// How long a client may go on sending after its last response. If the connection were closed at
-/// once, the kernel would reset it, and the client could lose the response.
+/// How long a client may go on sending after its last response. If the connection were closed with
+/// bytes unread, the kernel would reset it, and the client could lose the response.
 const LINGER_TIME: Duration = Duration::from_secs(2);
 
-/// How much longer than the keep-alive time an idle connection stays open: a request that is sent
-/// in the last moment still arrives. It also covers a keep-alive time below one second, since the
-/// field Keep-Alive promises at least one.
+/// How much longer than the keep-alive time an idle connection stays open, so that a request that
+/// is sent in the last moment still arrives. The grace also covers a keep-alive time below one
+/// second, since the field Keep-Alive promises at least one second.
 const KEEP_ALIVE_GRACE: Duration = Duration::from_secs(1);
 
-/// How long an old representation may be sent after it was withdrawn.
+/// How soon a worker looks whether a representation that is being sent was withdrawn.
 const WITHDRAWN_TIME: Duration = Duration::from_millis(100);
 
-/// The keep-alive time when the service is stopping; a busy client sends its next request sooner.
+/// Longest keep-alive time during a stop. A busy client sends its next request sooner.
 const STOPPING_KEEP_ALIVE: Duration = Duration::from_secs(1);
 
-/// What a connection waits for. `since`: when the client last made progress.
+/// What a connection waits for. `since`: when the client last made progress, or the state began.
 enum State {
-    /// A request, or the rest of one. The client made progress when it connected, when it had all
-    /// responses, or when it began the request.
+    /// A request, or the rest of one. `since`: when the client connected, when the last response
+    /// was sent, or when the request began.
     Receiving { since: Instant },
-    /// The answer to a request, which takes long, or whose change has to be saved first. Nothing is
-    /// received meanwhile, so that requests are answered in order. There is no deadline: until the
-    /// writer or the pool has answered, the request stays in memory, and has to be counted.
+    /// The answer of the pool, which takes long, or the outcome of a change, which the writer has
+    /// to save first. Nothing is received meanwhile, so that requests are answered in order. There
+    /// is no deadline: until that answer comes, the request stays in memory, and has to be counted.
     AwaitingAnswer(Pending),
-    /// A change of what its request names (RFC 7240 §4.3).
+    /// A change of the list or the color that the request names (RFC 7240 §4.3).
     Waiting(Box<Waiting>),
     /// Room in the socket for more of the output.
     Sending { then: AfterSend, since: Instant },
-    /// The end of the client's side, after the last response. About `left` bytes more are received
-    /// and dropped.
+    /// The client to close, after the last response. Up to about `left` more bytes are received and
+    /// dropped.
     Lingering { left: usize, since: Instant },
     /// Nothing: the connection is to be dropped.
     Closed,
@@ -82,23 +82,23 @@ impl Transition {
 /// What follows when the whole output is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AfterSend {
-    /// There may be whole requests in the buffer: answer them.
+    /// Answer the whole requests that may be in the buffer, then receive more.
     Resume,
-    /// There is none: receive more.
+    /// Receive more: there is no whole request in the buffer.
     Receive,
-    /// The client has said that it sends nothing more.
+    /// Close: by `Connection: close` or HTTP/1.0, this was the last request (RFC 9112 §9.3).
     Close,
-    /// The client may still be sending: another request, or the one that was refused.
+    /// Close once the client has: it may still be sending another request, or the refused one.
     Linger,
 }
 
-/// What happens to a connection.
+/// What happens to a connection, besides answers and outcomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// What [`Next::Epoll`] waits for is there, or the connection has ended.
+    /// The connection is new, or epoll has reported its socket.
     Socket,
-    /// Its turn in the run queue has come. It was queued by [`Next::Queue`], or because what its
-    /// request waits for may have changed.
+    /// Its turn in the run queue has come. It was queued by [`Next::Queue`], or because the answer
+    /// to its waiting request may have changed.
     Turn,
     /// [`Connection::deadline`] has passed.
     Overdue,
@@ -109,8 +109,8 @@ pub(super) enum Event {
 /// What the worker has to do for the connection next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Have epoll wait for these events on the socket. If there are none, take it out of epoll,
-    /// which would otherwise report in every pass that the client has gone.
+    /// Have epoll wait for these events on the socket. Without any, take the socket out of epoll:
+    /// otherwise epoll would report in every pass that the client has gone.
     Epoll(EventFlags),
     /// Send [`Event::Turn`] when the other connections have been served.
     Queue,
@@ -129,7 +129,7 @@ pub(super) struct Connection {
     /// No whole request has arrived yet.
     had_no_request: bool,
     /// When the pass began in which the last bytes were received, or in which the wait for a change
-    /// ended: the time before that is not the service's own.
+    /// ended. The service is not to blame for the time before that.
     received_at: Instant,
     quota: Quota,
 }
@@ -157,7 +157,7 @@ impl Connection {
         self.enter_state(transition, context)
     }
 
-    /// Goes on with the request whose answer it awaits.
+    /// Goes on with the request whose answer another thread has made.
     pub(super) fn handle_answer(&mut self, answer: Answer, context: &mut LoopContext<'_>) -> Next {
         let Some(pending) = self.take_pending() else { return Next::Close };
         let transition = self.act_on_answer(pending, answer, context);
@@ -175,8 +175,8 @@ impl Connection {
         self.enter_state(transition, context)
     }
 
-    /// The request whose answer it awaits. `None` is unheard of: nothing but the answer ends that
-    /// state.
+    /// The request that awaits an answer. `None` should not happen: only the answer ends
+    /// [`State::AwaitingAnswer`].
     fn take_pending(&mut self) -> Option<Pending> {
         match replace(&mut self.state, State::Closed) {
             State::AwaitingAnswer(pending) => Some(pending),
@@ -191,7 +191,7 @@ impl Connection {
         context: &LoopContext<'_>,
     ) -> Next {
         let Transition(state, next) = transition.unwrap_or_else(|error| match error.kind() {
-            // By TCP_USER_TIMEOUT.
+            // The kernel gave up the connection (TCP_USER_TIMEOUT).
             io::ErrorKind::TimedOut => self.close(Closing::Unread, context),
             // The client has gone.
             _ => Transition::close(),
@@ -199,14 +199,14 @@ impl Connection {
         self.state = state;
         let request = match &self.state {
             State::AwaitingAnswer(pending) => counted_bytes(&pending.request),
-            // What waits is short: `Request::may_wait`.
+            // In `State::Waiting`, the request is short: `Request::may_wait`.
             _ => 0,
         };
         self.quota.set_memory(self.parser.memory() + self.output.memory() + request);
         next
     }
 
-    /// When the connection is overdue; `None` while an answer is made.
+    /// When the connection is overdue; `None` while it awaits an answer.
     pub(super) fn deadline(&self, phase: Phase, options: &Options) -> Option<Instant> {
         let is_stopping = phase == Phase::Stopping;
         let deadline = match &self.state {
@@ -231,7 +231,7 @@ impl Connection {
         Some(deadline)
     }
 
-    /// When the client last made progress; `None` while an answer is made.
+    /// When the client last made progress; `None` while the connection awaits an answer.
     pub(super) fn stalled_since(&self) -> Option<Instant> {
         match &self.state {
             State::AwaitingAnswer(_) | State::Closed => None,
@@ -242,9 +242,9 @@ impl Connection {
         }
     }
 
-    /// When the worker has to look at the connection at the latest, although nothing has happened
-    /// to it. One that sends a shared representation is looked at often, since that may be
-    /// withdrawn.
+    /// When the worker has to look at the connection at the latest, if no event comes before. While
+    /// the connection is being sent a shared representation, that is soon: the representation may
+    /// be withdrawn.
     pub(super) fn next_check(&self, context: &LoopContext<'_>) -> Option<Instant> {
         if self.output.shared_content().is_some() {
             return Some(context.now + WITHDRAWN_TIME);
@@ -252,7 +252,7 @@ impl Connection {
         self.deadline(context.phase, &context.shared.service.options)
     }
 
-    /// What each event means in each state. All else is called from here, and from
+    /// What each event means in each state. Answers and outcomes of other threads come by
     /// [`Connection::handle_answer`] and [`Connection::handle_outcome`].
     fn transition(
         &mut self,
@@ -275,8 +275,8 @@ impl Connection {
                 Ok(self.close(Closing::NoRoom, context))
             }
 
-            // The client sent more, or has ended: epoll would report that in every pass. No other
-            // event comes, since this state has no deadline, and the run queue does not have it.
+            // The client sent more, or has gone: epoll would report that in every pass. No other
+            // event comes: this state has no deadline, and is never in the run queue.
             (awaiting @ State::AwaitingAnswer(_), _) => {
                 Ok(Transition(awaiting, Next::Epoll(EventFlags::empty())))
             }
@@ -293,8 +293,8 @@ impl Connection {
                 {
                     return Ok(transition);
                 }
-                // The client has sent nothing for which the kernel would reset the connection. One
-                // that lingered would still be one too many, and another would be closed for it.
+                // Close without lingering. The client has sent nothing for which the kernel would
+                // reset the connection, and while one lingers, another is closed in its place.
                 Ok(self.close(Closing::NoRoom, context))
             }
 
@@ -363,7 +363,7 @@ impl Connection {
             let mut request = match self.parser.next_request(content_max) {
                 Ok(Some(request)) => request,
                 not_whole => {
-                    // The head decides before the content does, however much of that has arrived.
+                    // A refusal by the head comes first, however much of the content has arrived.
                     let admit = |head| context.shared.service.admit(head, checks_host).err();
                     if let Some(refusal) = self.parser.new_head().and_then(admit) {
                         return self.refuse(None, refusal, context);
@@ -381,17 +381,17 @@ impl Connection {
                 }
             };
             self.had_no_request = false;
-            // What follows is another request, with a time of its own.
+            // The next request has a time of its own.
             since = context.now;
             if request.is_safe() {
-                // RFC 9110 §9.3.1: content of a GET has no meaning.
+                // RFC 9110 §9.3.1, §9.3.2, §9.3.7: content of GET, HEAD and OPTIONS has no meaning.
                 request.content = Vec::new();
             }
             if self.quota.would_exceed(counted_bytes(&request) + self.output.memory()) {
                 return self.refuse_for_memory(Some(&request), context);
             }
             match self.ask_service(&request, context) {
-                // Whether its content has arrived makes no difference to the client.
+                // As if the content were still on its way: the client sees the same in both cases.
                 Answer::Refused(refusal) if request.has_content => {
                     context.answered += 1;
                     return self.refuse(Some(&request), refusal, context);
@@ -416,7 +416,8 @@ impl Connection {
     }
 }
 
-/// Receives up to a buffer of bytes: none at the end, `None` if there is nothing yet.
+/// Receives as many bytes as are there, up to the length of the buffer. Returns an empty slice at
+/// the end of what the client sends, and `None` if nothing has arrived yet.
 fn receive<'a>(socket: &OwnedFd, buffer: &'a mut [u8]) -> io::Result<Option<&'a [u8]>> {
     match rustix::net::recv(socket, &mut *buffer, RecvFlags::DONTWAIT) {
         Ok((_, received)) => Ok(Some(&buffer[..received])),

@@ -1,4 +1,4 @@
-//! The mailbox of a worker: how other threads reach it.
+//! The mailbox of a worker, by which other threads reach it.
 
 use std::io;
 use std::mem::take;
@@ -26,13 +26,13 @@ pub(super) enum Mail {
     /// From the writer, for the connection with this id: what came of a change, or why it could not
     /// be saved.
     Outcome(u64, Result<Outcome, DatabaseError>),
-    /// A request that waits for a change may have lost its token.
+    /// From the accept loop: the token of a request that waits may not be valid any more.
     TokensChanged,
-    /// The worker drops it, to show that it is alive.
+    /// From the accept loop. The worker drops it, which shows that the worker is not stuck.
     Ping(Arc<()>),
 }
 
-/// A connection that no worker has yet.
+/// A connection that its worker has not taken yet.
 pub(super) struct NewConnection {
     pub(super) socket: OwnedFd,
     /// The other end's address, if it is a TCP connection.
@@ -60,13 +60,13 @@ impl Inbox {
     }
 
     pub(super) fn take(&self) -> Vec<Mail> {
-        // It fails when the counter is 0 already: the mail came after an earlier read.
+        // Read before taking: mail that is posted in between makes the eventfd readable again.
         let _ = rustix::io::read(&self.eventfd, &mut [0; 8]);
         take(&mut *self.mail.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(super) fn wake(&self) {
-        // It fails only when the counter is at its end, 2^64 - 2, and then the eventfd is readable.
+        // Fails only if the counter is at its end, 2^64 - 2. Then the eventfd is readable anyway.
         let _ = rustix::io::write(&self.eventfd, &1_u64.to_ne_bytes());
     }
 }

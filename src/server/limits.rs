@@ -1,5 +1,5 @@
-//! How many connections and how much memory clients may use, by what the system leaves to the
-//! process; and each connection's part of that.
+//! How many connections and how much memory clients may use, by the limits that the system sets for
+//! the process, and how much of that each connection uses.
 
 use std::fs;
 use std::io;
@@ -12,26 +12,25 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use super::Shared;
 use crate::http::Request;
 
-/// Bytes of requests and responses in the buffers of all connections together: 500 requests of 64
-/// KiB.
+/// Greatest value of [`memory_max`]: 512 requests of 64 KiB that are arriving. A whole request with
+/// content counts for more: [`counted_bytes`].
 const MEMORY_MAX: usize = 32 * 1024 * 1024;
 
-/// Least value that [`memory_max`] takes for a small limit of the control group: 32 requests of 64
-/// KiB.
+/// Least value of [`memory_max`], for a small limit of the control group: 32 requests of 64 KiB
+/// that are arriving.
 const MEMORY_MIN: usize = 2 * 1024 * 1024;
 
-/// A connection with no more bytes than this does not count, so that small requests are served
-/// however much the others take.
+/// A connection whose buffers have no more bytes than this counts as having none, so that small
+/// requests are served however much memory the other connections take.
 const UNCOUNTED_BYTES: usize = 4096;
 
-/// What a list takes, as a multiple of its JSON: 176 bytes for the shortest color, which has 22 in
-/// JSON.
+/// Memory of a list as a multiple of its JSON: the shortest color takes 176 bytes, and its JSON 22.
 const LIST_FACTOR: usize = 8;
 
 /// Upper bound of the connection limit: several times what a small host serves.
 const CONNECTIONS_MAX: usize = 8192;
 
-/// One connection for so many bytes of the control group's limit. An idle one takes 5 KiB here, and
+/// Bytes of the control group's limit for each connection. An idle connection takes 5 KiB here, and
 /// about as much in the kernel.
 const MEMORY_PER_CONNECTION: usize = 64 * 1024;
 
@@ -39,18 +38,20 @@ const MEMORY_PER_CONNECTION: usize = 64 * 1024;
 /// that are read.
 const DESCRIPTORS_RESERVED: usize = 32;
 
-/// Most connections above the limit, for clients that wait until others are closed for them: an
-/// eighth of the limit, if that is less.
+/// Most connections above the limit. New clients are answered on them at once, while workers make
+/// room by closing stalled connections.
 const SPARE_CONNECTIONS_MAX: usize = 64;
 
-/// How much memory the buffers of all connections may take together where [`control_group_limit`]
-/// is this: a sixteenth of it. Old lists may take twice as much. The rest is for the list, the
-/// allocator and the kernel's buffers.
+/// How many bytes the buffers of all connections may take together: a sixteenth of `limit`, which
+/// is [`control_group_limit`], from [`MEMORY_MIN`] to [`MEMORY_MAX`], which is also the value for
+/// `None`. Old lists may take twice as much. The rest is for the list, the allocator and the
+/// kernel's buffers.
 pub(crate) fn memory_max(limit: Option<usize>) -> usize {
     limit.map_or(MEMORY_MAX, |limit| (limit / 16).clamp(MEMORY_MIN, MEMORY_MAX))
 }
 
-/// How many connections there may be above a limit of so many.
+/// How many connections there may be above the limit: an eighth of it, at least 1, and no more than
+/// [`SPARE_CONNECTIONS_MAX`].
 pub(super) fn spare_connections(connections_max: usize) -> usize {
     (connections_max / 8).clamp(1, SPARE_CONNECTIONS_MAX)
 }
@@ -58,16 +59,16 @@ pub(super) fn spare_connections(connections_max: usize) -> usize {
 /// Raises the soft limit of descriptors to the hard one. Returns how many the process may have.
 pub(crate) fn raise_descriptor_limit() -> usize {
     let limit = getrlimit(Resource::Nofile);
-    // If it fails, the old limit counts.
+    // If this fails, the old limit counts.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
-/// The connection limit: as many as there are descriptors left for, those of
-/// [`spare_connections`] included, and memory by [`MEMORY_PER_CONNECTION`], at most
-/// [`CONNECTIONS_MAX`]. Fails if no descriptor would be left for a connection, and one above the
-/// limit.
+/// The connection limit: as many connections as there are descriptors left for, less
+/// [`spare_connections`], and as there is memory for, by [`MEMORY_PER_CONNECTION`]. At least 1 and
+/// at most [`CONNECTIONS_MAX`]. Fails if fewer than two descriptors are left: one for a connection,
+/// and one for a connection above the limit.
 pub(crate) fn connections_max(
     descriptors: usize,
     memory: Option<usize>,
@@ -89,13 +90,13 @@ pub(crate) fn connections_max(
     Ok(by_descriptors.min(by_memory).clamp(1, CONNECTIONS_MAX))
 }
 
-/// How many bytes the control group of the process may use (cgroups(7), version 2): the limit of
-/// its own group, or of one above it if that is lower. `None` if there is none that can be read.
+/// How many bytes the control group of the process may use (cgroups(7), version 2): the lowest of
+/// the limits of its own group and of those above it. `None` if no limit can be read.
 pub(crate) fn control_group_limit() -> Option<usize> {
     lowest_limit(Path::new("/sys/fs/cgroup"), &fs::read_to_string("/proc/self/cgroup").ok()?)
 }
 
-/// `groups` is what `/proc/self/cgroup` has.
+/// `root`: where the control groups are mounted. `groups`: the text of `/proc/self/cgroup`.
 fn lowest_limit(root: &Path, groups: &str) -> Option<usize> {
     // Version 2 is hierarchy 0, without a list of controllers (cgroups(7)).
     let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
@@ -106,8 +107,8 @@ fn lowest_limit(root: &Path, groups: &str) -> Option<usize> {
     files.filter_map(|limit| limit.trim_ascii().parse().ok()).min()
 }
 
-/// Bytes that a request counts with. The list that may be made of its content takes [`LIST_FACTOR`]
-/// times as much.
+/// Bytes that a whole request counts for. Its content counts [`LIST_FACTOR`] times: it may become a
+/// list.
 pub(super) fn counted_bytes(request: &Request) -> usize {
     request.head_bytes + LIST_FACTOR * request.content.capacity()
 }
@@ -127,7 +128,8 @@ impl Quota {
         Self { shared, worker, memory: 0 }
     }
 
-    /// Sets how many bytes the buffers of the connection take.
+    /// Sets how many bytes the connection counts for: its buffers, and a request that awaits its
+    /// answer.
     pub(super) fn set_memory(&mut self, bytes: usize) {
         let bytes = if bytes > UNCOUNTED_BYTES { bytes } else { 0 };
         if bytes != self.memory {
@@ -137,8 +139,9 @@ impl Quota {
         }
     }
 
-    /// Whether the connection would exceed [`Shared::memory_max`] with this many bytes. It may
-    /// while the others use up to half of that: otherwise a longer content could never be sent.
+    /// Whether [`Shared::memory_max`] forbids the connection this many bytes. The connection may
+    /// exceed it while the others use up to half: otherwise a longer content could never be sent.
+    /// Up to [`UNCOUNTED_BYTES`] are always allowed.
     pub(super) fn would_exceed(&self, bytes: usize) -> bool {
         let others = self.shared.memory.load(Relaxed).saturating_sub(self.memory);
         let max = self.shared.memory_max;

@@ -22,16 +22,15 @@ use crate::options::Endpoint;
 /// `net.core.somaxconn`, 4,096 by default.
 const BACKLOG: i32 = 4096;
 
-/// Bytes of unsent and unacknowledged responses that the kernel keeps for a connection. It doubles
-/// the number for what it needs besides (socket(7)). By default it keeps up to 4 MiB, which many
-/// clients that read nothing would fill.
+/// Bytes of unsent and unacknowledged responses that the kernel keeps for a TCP connection. The
+/// kernel doubles the number to have room for its own data (socket(7)). By default it keeps up to 4
+/// MiB, which many clients that read nothing would fill.
 const SEND_BUFFER_BYTES: usize = 128 * 1024;
 
-/// A listening socket. It is closed, but never shut down, since another process may have it as
-/// well.
+/// A listening socket. It is closed, but not shut down: another process may listen on it as well.
 pub(crate) struct Listener {
-    /// The socket file, if this process created one. It is the first field, so that it is removed
-    /// before the socket closes: while that listens, no process replaces the file.
+    /// The socket file, if this process created one. As the first field, it is dropped first, and
+    /// so removed while the socket is open: until then no other start replaces the file.
     file: Option<SocketFile>,
     /// Nonblocking.
     socket: tiny_http::Listener,
@@ -74,8 +73,8 @@ pub(crate) fn listen(
         Endpoint::Tcp(address) => {
             let domain = Domain::for_address(*address);
             let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
-            // Without it, a restart fails while connections of the previous process are in
-            // TIME-WAIT.
+            // Without this option, a restart fails while connections of the previous process
+            // are in TIME-WAIT.
             socket.set_reuse_address(true)?;
             if address.is_ipv6() {
                 socket.set_only_v6(false)?;
@@ -94,11 +93,11 @@ pub(crate) fn listen(
     }
 }
 
-/// Fails where [`listen`] would because of what is at the path of a unix socket, or above it.
-/// Changes nothing.
+/// Fails if no unix socket can be made at this path, because of the directory or of a file that is
+/// there. Does not look whether the address is in use: the service may be running. Changes nothing.
 pub(crate) fn check_endpoint(endpoint: &Endpoint) -> io::Result<()> {
     let Endpoint::Unix(path) = endpoint else { return Ok(()) };
-    // "." for a bare name, whose parent is "".
+    // The parent of a bare name is "", which becomes ".".
     let directory = path.parent().unwrap_or(path).join(".");
     rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK)?;
     is_socket(path).map(drop)
@@ -116,7 +115,7 @@ pub(crate) fn inherited(user_timeout: Duration) -> io::Result<Vec<Listener>> {
 }
 
 fn inherit(sockets: &mut ListenFd, index: usize, user_timeout: Duration) -> io::Result<Listener> {
-    // To take a socket as another kind fails, and leaves it in its place.
+    // Taking a socket as the wrong kind fails, and leaves it in `sockets`.
     let tcp = sockets.take_tcp_listener(index).ok().flatten().map(OwnedFd::from);
     let unix = || sockets.take_unix_listener(index).ok().flatten().map(OwnedFd::from);
     match tcp.or_else(unix).map(Socket::from) {
@@ -128,7 +127,8 @@ fn inherit(sockets: &mut ListenFd, index: usize, user_timeout: Duration) -> io::
     }
 }
 
-/// Sets the options of a listening socket; on Linux, accepted connections inherit those of TCP.
+/// Sets the options of a listening socket. On Linux, accepted connections inherit those that are
+/// set for TCP sockets alone.
 fn configure(socket: Socket, user_timeout: Duration) -> io::Result<Listener> {
     socket.set_nonblocking(true)?;
     let address = socket.local_addr()?;
@@ -164,9 +164,9 @@ impl SocketFile {
         // The new file has the mode of the socket less the umask (unix_bind_bsd in the kernel's
         // net/unix/af_unix.c). To change its mode by its path could follow a link.
         rustix::fs::fchmod(socket, Mode::from_raw_mode(mode))?;
-        // To bind fails where there is a file.
+        // bind(2) fails if there is a file.
         remove_stale(path, &address)?;
-        // The umask belongs to the process. The only other thread there is, the log's, makes no
+        // The umask is that of the whole process. The only other thread, that of the log, makes no
         // files.
         let umask = rustix::process::umask(Mode::empty());
         let bound = socket.bind(&address);
@@ -185,14 +185,14 @@ impl Drop for SocketFile {
     }
 }
 
-/// Removes a socket file to which no socket is bound any more. Fails if one is, or if the file is
-/// no socket.
+/// Removes a socket file to which no socket is bound any more. Fails if a socket is bound to it, or
+/// if there is a file of another kind.
 fn remove_stale(path: &Path, address: &SockAddr) -> io::Result<()> {
     if !is_socket(path)? {
         return Ok(());
     }
-    // A datagram socket gets EPROTOTYPE where there is a stream socket (connect(2)), whether that
-    // listens already or is about to.
+    // If a stream socket is bound to the file, a datagram socket gets EPROTOTYPE (connect(2)),
+    // whether the stream socket listens already or not yet.
     match Socket::new(Domain::UNIX, Type::DGRAM, None)?.connect(address) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
         Err(error) if Errno::from_io_error(&error) != Some(Errno::PROTOTYPE) => Err(error),
@@ -200,7 +200,7 @@ fn remove_stale(path: &Path, address: &SockAddr) -> io::Result<()> {
     }
 }
 
-/// Whether there is a socket file. Fails if there is another one.
+/// Whether there is a socket file. Fails if there is a file of another kind.
 fn is_socket(path: &Path) -> io::Result<bool> {
     match fs::symlink_metadata(path) {
         Ok(file) if file.file_type().is_socket() => Ok(true),

@@ -1,4 +1,4 @@
-//! What a worker gives to the connection that it serves, and how that one asks the service.
+//! What a worker gives to the connection that it serves, and how that connection uses the pool.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(super) struct LoopContext<'a> {
     pub(super) date: &'a str,
     /// The receive buffer of all connections.
     pub(super) scratch: &'a mut [u8],
-    /// Requests that were received and answered in this pass.
+    /// Requests that this pass has answered without another thread.
     pub(super) answered: u64,
 }
 
@@ -51,7 +51,7 @@ impl<'a> LoopContext<'a> {
         &self.shared.service.metrics.workers[self.worker.number]
     }
 
-    /// Has a thread of the pool make an answer that takes long, and post it.
+    /// Has the pool make an answer that takes long, and post it as [`Mail::Answer`].
     pub(super) fn answer_on_pool(
         &self,
         question: impl FnOnce(&Service) -> Answer + Send + 'static,
@@ -66,9 +66,9 @@ impl<'a> LoopContext<'a> {
     }
 }
 
-/// Puts a question to the service. A panic is answered with 500. The list is consistent after it: a
-/// change is decided before it is made, and to make it does not panic. So if the panic came while
-/// the response was made, the change is there.
+/// Puts a question to the service. A panic is answered with 500. The list is consistent after a
+/// panic: a change is decided before it is made, and to make it does not panic. If the panic came
+/// only while the response was made, the list has the change.
 pub(super) fn catch_panic(question: impl FnOnce() -> Answer) -> Answer {
     catch_unwind(AssertUnwindSafe(question)).unwrap_or_else(|_| {
         let message = "the service failed on this request, its log says where; a change may have \

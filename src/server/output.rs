@@ -26,8 +26,8 @@ const RESPONSE_BYTES: usize = 512;
 /// Largest capacity, in bytes, that the empty buffer keeps for the next response.
 const KEPT_BUFFER_BYTES_MAX: usize = 1024;
 
-/// Bytes that are sent before other connections get their turn. The kernel may take megabytes at a
-/// time. If a turn is much shorter, it times out clients that read slowly (TCP_USER_TIMEOUT).
+/// Bytes after which other connections get their turn, since the kernel may take megabytes at a
+/// time. With much shorter turns, the kernel times out clients that read slowly (TCP_USER_TIMEOUT).
 const TURN_BYTES: usize = 512 * 1024;
 
 /// Bytes of content from which on a response is sent from the run queue, so that a crowd of clients
@@ -53,7 +53,7 @@ pub(super) struct Output {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
     All,
-    /// [`TURN_BYTES`] or more: the socket may have room for more.
+    /// [`TURN_BYTES`] or more, but not all. The socket may have room for the rest.
     Enough,
     Part,
     Nothing,
@@ -69,7 +69,7 @@ impl Output {
         common: &CommonFields<'_>,
     ) -> usize {
         let before = self.buffer.len();
-        // A client that pipelines gets many responses.
+        // A second response means that the client pipelines, and gets many.
         let room = if before == 0 { RESPONSE_BYTES } else { BATCH_BYTES + COPY_BYTES_MAX };
         self.buffer.reserve(room.saturating_sub(before));
         response.write_head(&mut self.buffer, common);
@@ -98,8 +98,8 @@ impl Output {
         self.content.bytes().len() >= LONG_BYTES
     }
 
-    /// Bytes of memory that the output takes; shared content does not count, nor does the small
-    /// buffer that is kept when all is sent.
+    /// Bytes of memory that the output takes. Shared content does not count, and neither does the
+    /// small buffer that is kept when all is sent.
     pub(super) fn memory(&self) -> usize {
         let own = if let Content::Own(json) = &self.content { json.capacity() } else { 0 };
         if self.buffer.is_empty() { 0 } else { self.buffer.capacity() + own }
@@ -128,7 +128,7 @@ impl Output {
         self.shared_content().is_some_and(|representation| representation.is_withdrawn())
     }
 
-    /// Sends what the socket has room for, but no more than about one turn.
+    /// Sends what the socket has room for. Stops once [`TURN_BYTES`] are sent, or somewhat more.
     pub(super) fn send(&mut self, socket: impl AsFd) -> io::Result<Sent> {
         let before = self.sent;
         while let Some(rest) = self.rest() {
@@ -161,7 +161,7 @@ impl Output {
         Ok(Sent::All)
     }
 
-    /// What is not sent yet of `buffer` and `content`, cut to one turn; `None` if all is sent.
+    /// What is not sent of `buffer`, and of `content` up to one turn; `None` if all is sent.
     fn rest(&self) -> Option<[&[u8]; 2]> {
         let buffer = &self.buffer[self.sent.min(self.buffer.len())..];
         let content = &self.content.bytes()[self.sent.saturating_sub(self.buffer.len())..];

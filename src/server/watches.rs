@@ -1,10 +1,11 @@
 //! Which connections of a worker wait for a change, and which of them a change concerns. Knows no
 //! sockets, and no answers.
 //!
-//! Who publishes a version of the list marks what it has changed ([`Watches::mark`]); the worker
-//! takes the marks, and has those connections ask the service again. A connection is added before
-//! it asks. A change that is published after that marks it, and a change that was published before
-//! is in the answer. So nobody is forgotten, and no two versions are compared.
+//! The thread that publishes a version of the list marks what the version has changed
+//! ([`Watches::mark`]). The worker takes the marks, and has the connections that wait for these ask
+//! the service again. A new watch is added first, and then its connection asks once more: a change
+//! that was published before is in this answer, and a later one marks the connection. So no change
+//! is missed, and no two versions are compared.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, RandomState};
@@ -16,7 +17,7 @@ use crate::server_state::ServerState;
 use crate::service::Subject;
 use crate::store::Edit;
 
-/// The connections of one worker that wait.
+/// The connections of one worker that wait for a change.
 pub(super) struct Watches {
     entries: Mutex<Entries>,
     hasher: RandomState,
@@ -27,23 +28,23 @@ pub(super) struct Watches {
 
 #[derive(Default)]
 struct Entries {
-    /// Each with the id of a connection, so that those of one subject are neighbors.
+    /// Subjects with the ids of connections. Connections with the same subject are neighbors.
     ids: BTreeSet<(Key, u64)>,
-    /// What has changed since [`Watches::take_affected`], as far as somebody waits for it.
+    /// What has changed since the last [`Watches::take_affected`], if a connection waits for it.
     marks: BTreeSet<Key>,
-    /// Everything has.
+    /// All connections count as affected.
     all_changed: bool,
 }
 
-/// A subject, with a hash in place of the name. Two names with one hash are asked again together,
-/// which does no harm.
+/// A subject, with a hash in place of the name. If two names have the same hash, a change of one
+/// color has those who wait for the other one ask again, which does no harm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     List,
     Color(u64),
 }
 
-/// One connection that waits, until this is dropped.
+/// The entry of one connection in [`Watches`]. Dropping this value removes the entry.
 pub(super) struct Watch {
     watches: Arc<Watches>,
     key: Key,
@@ -55,7 +56,7 @@ impl Watches {
         Self { entries: Mutex::default(), hasher: RandomState::new(), state, worker }
     }
 
-    /// Adds a connection. Ask the service after that.
+    /// Adds a connection. Ask the service after that: a change may have come before.
     pub(super) fn add(self: &Arc<Self>, subject: &Subject, connection: u64) -> Watch {
         let key = match subject {
             Subject::List => Key::List,
@@ -67,12 +68,12 @@ impl Watches {
         Watch { watches: Arc::clone(self), key, connection }
     }
 
-    /// Marks what the edits have changed that have led to a new version of the list. True if the
-    /// worker has to be woken for it. Reads one atomic, and takes no lock, if nobody waits.
+    /// Marks what these edits, which have led to a new version of the list, have changed. True if
+    /// the worker has to be woken for it. Without connections that wait, this takes no lock.
     ///
-    /// Call it when the new version can be read. If a connection is added meanwhile, this may not
-    /// find it. That connection asks after it is added, and so finds the new version: both took the
-    /// lock around the list.
+    /// Call this when the new version can be read already. It may overlook a connection that is
+    /// added at the same time. Such a connection asks the service after it was added, and finds the
+    /// new version: the lock around the list orders its read after the publication.
     pub(super) fn mark(&self, edits: &[Edit]) -> bool {
         let waiting = self.count().load(Relaxed);
         if waiting == 0 {
@@ -91,7 +92,7 @@ impl Watches {
         !had_marks && entries.has_marks()
     }
 
-    /// The connections that wait for what has changed since the last call, each once.
+    /// The connections that may wait for something that has changed since the last call, each once.
     pub(super) fn take_affected(&self) -> Vec<u64> {
         let mut entries = self.lock();
         let marks = take(&mut entries.marks);
@@ -121,7 +122,7 @@ impl Watches {
 }
 
 impl Entries {
-    /// The connections that wait for this.
+    /// The connections that wait for this subject.
     fn of(&self, key: Key) -> impl Iterator<Item = u64> {
         self.ids.range((key, 0)..=(key, u64::MAX)).map(|(_, id)| *id)
     }

@@ -23,48 +23,49 @@ use crate::logging;
 use crate::metrics::Closing;
 use crate::server_state::Phase;
 
-/// Least time between two looks at all deadlines. So a deadline may be missed by as much, and by
-/// [`BATCHES_TIME`] more while all batches are full. An event may bring the next look forward.
+/// Time between two looks at all deadlines, unless an event brings the next look forward. So a
+/// deadline may be missed by this time, and by [`BATCHES_TIME`] more while all batches are full.
 const TICK: Duration = Duration::from_millis(100);
 
-/// The same while there are more connections than the limit, and room has to be made.
+/// Time between two looks while there are more connections than the limit, and room has to be made.
 const ABOVE_LIMIT_TICK: Duration = Duration::from_millis(20);
 
-/// At the connection limit, a connection whose client has made no progress for this long has
-/// stalled and may be closed: a new client is answered within a second. A request that arrives
-/// slowly is no progress, since anybody can send a byte now and then.
+/// A connection whose client has made no progress for this long has stalled. Above the connection
+/// limit it may be closed: the time is short, so that new clients soon find room. A request that
+/// arrives slowly is no progress, since anybody can send a byte now and then.
 const STALL_TIME: Duration = Duration::from_millis(500);
 
-/// Most sockets, and most pieces of mail, that a pass of the event loop serves. Epoll reports first
-/// what it has not reported the last time (ep_send_events in the kernel's fs/eventpoll.c). So
-/// however many connections have work, each has its turn, and a pass ends after some milliseconds.
+/// Most sockets, and most pieces of mail, that a pass of the event loop serves, so that it ends
+/// after some milliseconds. However many sockets are ready, each has its turn: epoll first reports
+/// those that it has not reported the last time (ep_send_events in the kernel's fs/eventpoll.c).
 const BATCH: usize = 64;
 
-/// Longest time of full batches, one after the other, until all sockets have had their turn.
+/// Longest time for which no deadline passes because all batches are full, and sockets may not have
+/// had their turn.
 const BATCHES_TIME: Duration = Duration::from_millis(250);
 
-/// How long a pass serves the run queue, whose connections may have much to send.
+/// How long a pass goes on to serve the run queue, whose connections may have much to send.
 const QUEUE_TIME: Duration = Duration::from_millis(1);
 
-/// Most bytes received at a time, when that many of a content are missing.
+/// Most bytes received at a time: of a long content, or of what is dropped after the last response.
 const RECEIVE_BYTES_MAX: usize = 64 * 1024;
 
-/// The epoll data of the inbox; that of a connection is its id, from 1 on.
+/// The epoll data of the inbox. The epoll data of a connection is its id, from 1 on.
 const INBOX: u64 = 0;
 
 struct Entry {
     connection: Connection,
-    /// What epoll watches the socket for; without any, it is not in epoll.
+    /// The events that epoll watches the socket for. Without any, the socket is not in epoll.
     watched: EventFlags,
-    /// Whether it is in the run queue. To search the queue would take long.
+    /// Whether the connection is in the run queue, which would take long to search.
     queued: bool,
 }
 
 pub(super) struct Worker {
     shared: Arc<Shared>,
     handle: WorkerHandle,
-    /// Each worker has one of its threads for good. The one that is left makes the answers that
-    /// take long, one after the other, so that they delay only the clients who asked for them.
+    /// Each worker, the writer and the follower keep one thread of the pool for good. The thread
+    /// that is left makes the answers that take long, one after the other.
     pool: ThreadPool,
     epoll: OwnedFd,
     /// By id; ids are not reused.
@@ -72,10 +73,10 @@ pub(super) struct Worker {
     last_id: u64,
     /// Mail from the inbox that is not served yet.
     mail: VecDeque<Mail>,
-    /// What goes on when the others have been served: connections with more requests in their
+    /// Connections that go on when the others have been served: those with more requests in their
     /// buffers or much to send, those whose wait may be over, and those that are overdue.
     run_queue: VecDeque<(u64, Event)>,
-    /// When to look at all connections; `None` when none needs it.
+    /// When to look at the deadlines of all connections; `None` if no connection has one.
     next_check: Option<Instant>,
 }
 
@@ -102,11 +103,11 @@ impl Worker {
 
     /// Serves connections until the process ends.
     pub(super) fn run(mut self) {
-        // If a panic outside of a connection ended the thread, the accept loop would go on to
-        // choose this worker, as the one with the least load.
+        // If a panic outside of a connection ended the thread, the accept loop would go on choosing
+        // this worker, as the one with the fewest connections.
         while catch_unwind(AssertUnwindSafe(|| self.serve_all())).is_err() {
             self.connections.clear();
-            // Otherwise the next change might not wake the worker.
+            // A change wakes the worker only if there are no marks yet, so remove these.
             self.handle.watches.take_affected();
         }
     }
@@ -128,13 +129,13 @@ impl Worker {
             let date = date.at(now);
             let mut context = LoopContext::new(&shared, &handle, &pool, now, date, &mut scratch);
             self.serve_pass(&events, &mut context);
-            // What had arrived by then has been served, or is in a queue. So whoever is overdue
-            // then was too slow itself, however slow this worker is. After a full batch, the next
-            // ones bring the rest.
+            // Deadlines are compared with the end of the previous pass, not with now. What had
+            // arrived by then has been served or is queued, so a slow worker times out no client
+            // that did send. A full batch may leave sockets to the next pass: then the time stays.
             if events.len() < BATCH || before.duration_since(all_served) > BATCHES_TIME {
                 all_served = before;
             }
-            // Another phase has other deadlines, and so has what was withdrawn.
+            // The deadlines depend on the phase, and on what was withdrawn: look at them now.
             let now_withdrawn = shared.service.store.list.withdrawn();
             if (phase, withdrawn) != (context.phase, now_withdrawn) {
                 self.next_check = Some(all_served);
@@ -149,8 +150,8 @@ impl Worker {
         }
     }
 
-    /// Waits until a socket is ready, there is mail, or it is time to look at the deadlines. Puts
-    /// what is ready in place of the events of the last pass, which ended at `before`.
+    /// Waits until a socket is ready, there is mail, or it is time to look at the deadlines. Fills
+    /// `events` with what is ready. `before`: when the last pass ended.
     fn wait(&mut self, events: &mut Vec<epoll::Event>, before: Instant) {
         let has_work = !(self.mail.is_empty() && self.run_queue.is_empty());
         let time = match self.next_check {
@@ -165,7 +166,7 @@ impl Worker {
         }
     }
 
-    /// Serves what there is to do, a part of each kind of work.
+    /// Serves the sockets that epoll has reported, then some mail, then a part of the run queue.
     fn serve_pass(&mut self, events: &[epoll::Event], context: &mut LoopContext<'_>) {
         for event in events {
             match event.data.u64() {
@@ -190,8 +191,8 @@ impl Worker {
         match mail {
             Mail::Ping(ping) => drop(ping),
             Mail::TokensChanged => self.queue_all(self.handle.watches.all(), Event::Turn),
-            // Nothing comes of this and the next one if the connection is closed by now. A change
-            // stands all the same.
+            // If the connection is closed by now, an answer or an outcome is dropped. The change
+            // that was made stands.
             Mail::Answer(id, answer) => {
                 self.with_connection(id, context, |connection, context| {
                     connection.handle_answer(answer, context)
@@ -207,21 +208,21 @@ impl Worker {
                 let connection = Connection::new(accepted, context.now);
                 let entry = Entry { connection, watched: EventFlags::empty(), queued: false };
                 self.connections.insert(self.last_id, entry);
-                // Most clients have sent a request by now, so receive first; a connection that ends
-                // with the response never needs epoll.
+                // Most clients have sent a request by now, so receive first. A connection that ends
+                // with the response then needs no epoll.
                 self.serve(self.last_id, Event::Socket, context);
             }
         }
     }
 
-    /// Serves the run queue for [`QUEUE_TIME`], and each connection in it once at most.
+    /// Serves the run queue until [`QUEUE_TIME`] is over, and each connection in it at most once.
     fn serve_queued(&mut self, context: &mut LoopContext<'_>) {
         let mut begun = None;
         for _ in 0..self.run_queue.len() {
             let (id, event) = self.run_queue.pop_front().expect("it is not empty");
             self.connections.entry(id).and_modify(|entry| entry.queued = false);
             self.serve(id, event, context);
-            // One connection alone does not have the clock read.
+            // With only one connection in the queue, the clock is not read.
             if self.run_queue.is_empty()
                 || begun.get_or_insert_with(Instant::now).elapsed() > QUEUE_TIME
             {
@@ -230,7 +231,7 @@ impl Worker {
         }
     }
 
-    /// Puts connections into the run queue.
+    /// Puts connections into the run queue, each with this event, unless they are in it already.
     fn queue_all(&mut self, ids: Vec<u64>, event: Event) {
         for id in ids {
             if let Some(entry) = self.connections.get_mut(&id)
@@ -242,7 +243,7 @@ impl Worker {
     }
 
     fn serve(&mut self, id: u64, event: Event, context: &mut LoopContext<'_>) {
-        // One in the run queue is served when its turn comes. Epoll reports its socket again.
+        // In the run queue, a connection waits for its turn. Epoll reports its socket again.
         if self.connections.get(&id).is_some_and(|entry| !entry.queued) {
             self.with_connection(id, context, |connection, context| {
                 connection.handle_event(event, context)
@@ -250,7 +251,7 @@ impl Worker {
         }
     }
 
-    /// Does this with a connection, if it is not closed yet, and then what the connection needs.
+    /// Does this work with a connection, if it is not closed yet, and then what [`Next`] says.
     fn with_connection(
         &mut self,
         id: u64,
@@ -259,7 +260,7 @@ impl Worker {
     ) {
         let Some(entry) = self.connections.get_mut(&id) else { return };
         context.id = id;
-        // A connection that has panicked may be in any state.
+        // After a panic, the connection may be in any state, so close it.
         let next = catch_unwind(AssertUnwindSafe(|| work(&mut entry.connection, context)))
             .unwrap_or(Next::Close);
         if let Some(check) = entry.connection.next_check(context) {
@@ -292,8 +293,8 @@ impl Worker {
         }
     }
 
-    /// Ends what has passed its deadline by `now`, makes room at the connection limit, and finds
-    /// out when to look again.
+    /// Queues [`Event::Overdue`] for the connections whose deadline has passed by `now`, makes room
+    /// above the connection limit, and finds out when to look again.
     fn end_overdue(&mut self, now: Instant, context: &mut LoopContext<'_>) {
         let options = &context.shared.service.options;
         let is_overdue = |entry: &Entry| {
@@ -313,8 +314,8 @@ impl Worker {
             if context.phase == Phase::AboveLimit { Some(now + ABOVE_LIMIT_TICK) } else { first };
     }
 
-    /// At the connection limit, closes as many stalled connections as there are clients above it,
-    /// those that have stalled longest first. Each worker closes its share of them.
+    /// Sends [`Event::Evicted`] to the connections that have stalled longest: to this worker's
+    /// share of as many as there are above the limit. Does nothing while another worker does that.
     fn make_room(&mut self, now: Instant, context: &mut LoopContext<'_>) {
         let guard = context.shared.making_room.try_lock();
         if matches!(guard, Err(TryLockError::WouldBlock)) {

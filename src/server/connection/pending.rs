@@ -1,5 +1,5 @@
 //! Answers that come later: from the writer, from the pool, or when what a request names has
-//! changed (RFC 7240 §4.3).
+//! changed or the wait for that is over (RFC 7240 §4.3).
 
 use std::io;
 use std::sync::Arc;
@@ -20,9 +20,9 @@ use crate::store::{DatabaseError, Outcome};
 /// A request that has no answer yet.
 pub(super) struct Pending {
     pub(super) request: Arc<Request>,
-    /// When it began to wait for a change, if it has.
+    /// When the request began to wait for a change, if it has waited.
     waited_since: Option<Instant>,
-    /// The writer has decided on its change, so its time counts as durable.
+    /// The writer has decided on its change, so its time counts in `WorkerCounters::durable`.
     by_writer: bool,
 }
 
@@ -36,9 +36,9 @@ impl Pending {
 pub(super) struct Waiting {
     pub(super) request: Arc<Request>,
     pub(super) since: Instant,
-    /// How long it waits.
+    /// How long the request may wait since then.
     time: Duration,
-    /// Until it waits no longer.
+    /// Dropped when the wait ends.
     _watch: Watch,
 }
 
@@ -47,14 +47,14 @@ impl Waiting {
         self.since + self.time
     }
 
-    /// The request, which waits no longer.
+    /// Ends the wait.
     fn into_pending(self) -> Pending {
         Pending { request: self.request, waited_since: Some(self.since), by_writer: false }
     }
 }
 
 impl Connection {
-    /// Goes on with an answer that has not come at once.
+    /// Goes on with a request whose answer comes later, or has come later.
     pub(super) fn act_on_answer(
         &mut self,
         pending: Pending,
@@ -76,8 +76,8 @@ impl Connection {
                 context.answer_on_pool(move |service| service.respond(&request, request_context));
             }
             Answer::Save(change) => {
-                // Before the change is submitted: if the client has gone, the connection ends here,
-                // and not while its change waits for the writer.
+                // Before the change is submitted, send the responses to earlier requests. If the
+                // client has gone, this fails, and the change is not made.
                 self.output.send(&self.socket)?;
                 let inbox = Arc::clone(&context.worker.inbox);
                 let id = context.id;
@@ -88,7 +88,7 @@ impl Connection {
         Ok(Self::await_answer(pending))
     }
 
-    /// Goes on with what came of the request's change.
+    /// Goes on with the outcome of the request's change.
     pub(super) fn act_on_outcome(
         &mut self,
         mut pending: Pending,
@@ -97,7 +97,7 @@ impl Connection {
     ) -> io::Result<Transition> {
         pending.by_writer = true;
         if matches!(outcome, Ok(Outcome::ReplacedAll { .. })) {
-            // The JSON of a new list has to be made.
+            // The JSON of the new list may have to be made, which takes long.
             context.answer_on_pool(|service| Answer::Ready(service.respond_to_outcome(outcome)));
             return Ok(Self::await_answer(pending));
         }
@@ -108,8 +108,8 @@ impl Connection {
 
     /// Waits for an answer of another thread.
     fn await_answer(pending: Pending) -> Transition {
-        // Epoll goes on to watch for IN: few clients send more before their answer, and to stop
-        // watching costs a system call. If a client does send more, `Socket` stops it.
+        // Epoll goes on watching for IN: few clients send more before they have the answer, and to
+        // stop watching costs a system call. If a client does send more, `Event::Socket` stops it.
         Transition(State::AwaitingAnswer(pending), Next::Epoll(EventFlags::IN))
     }
 
@@ -134,8 +134,8 @@ impl Connection {
         transition
     }
 
-    /// Has a request wait until what it names changes, unless the client has sent more, or has not
-    /// received what came before.
+    /// Has a request wait until what it names changes. Responds with 304 instead if the request
+    /// prefers no wait, the client has sent more, earlier responses are unsent, or in a stop.
     fn begin_wait(
         &mut self,
         pending: Pending,
@@ -152,11 +152,11 @@ impl Connection {
         let watch = context.worker.watches.add(subject, context.id);
         let time = Duration::from_secs(seconds.into());
         let waiting = Waiting { request: pending.request, since, time, _watch: watch };
-        // A change may have come before the watch: the request is asked again when its turn comes.
+        // A change may have come before the watch was added, so ask again (`Event::Turn`).
         Ok(Transition(State::Waiting(Box::new(waiting)), Next::Queue))
     }
 
-    /// Asks again for what may have changed, and goes on waiting if it has not.
+    /// Asks the service again, and goes on waiting if the answer is still 304.
     pub(super) fn look_again(
         &mut self,
         waiting: Box<Waiting>,
@@ -173,7 +173,8 @@ impl Connection {
         }
     }
 
-    /// Ends a wait, with 304 if there is no change: there may be one whose turn has not come.
+    /// Ends a wait, with 304 if nothing has changed. This asks the service, since a change may have
+    /// come for which the connection has not had its turn yet.
     pub(super) fn end_wait(
         &mut self,
         waiting: Waiting,
@@ -187,7 +188,7 @@ impl Connection {
         self.act_on_answer(waiting.into_pending(), answer, context)
     }
 
-    /// Ends a wait when the client sends another request, or has gone.
+    /// Ends a wait if the client has sent another request. Closes the connection if it has gone.
     pub(super) fn receive_while_waiting(
         &mut self,
         waiting: Box<Waiting>,
@@ -199,14 +200,13 @@ impl Connection {
                 self.parser.append(received);
                 self.end_wait(*waiting, context)
             }
-            // There is nothing after all. A connection is in one queue at a time, so it may not be
-            // in the run queue although its color has changed.
+            // Nothing has arrived after all.
             None => self.look_again(waiting, context),
         }
     }
 }
 
-/// The response that ends a wait for a change.
+/// Notes in a response how long its request has waited for a change, and `wait` as applied.
 fn note_wait(response: Response, seconds: u16, waited: Duration) -> Response {
     let space = if response.log_detail.is_empty() { "" } else { ", " };
     let log_detail =

@@ -1,5 +1,5 @@
-//! Responses of a connection, from the output to the end: what is appended, what is refused, and
-//! what follows when all is sent.
+//! Responses of a connection: how they are appended to the output, refusals included, how the
+//! output is sent, and what follows when all is sent.
 
 use std::io;
 use std::time::Instant;
@@ -16,7 +16,7 @@ use crate::server::loop_context::LoopContext;
 use crate::server::output::Sent;
 use crate::server_state::Phase;
 
-/// Most bytes that are received and dropped after the last response.
+/// About how many bytes are received and dropped after the last response, at most.
 const LINGER_BYTES_MAX: usize = 1024 * 1024;
 
 impl Connection {
@@ -58,8 +58,8 @@ impl Connection {
         self.refuse(None, Response::error(error.status(), error.to_string()), context)
     }
 
-    /// Responds with an error to a request that cannot be served, or, without one, to what cannot
-    /// be read as one. Nothing that follows is read as a request.
+    /// Responds with an error, after which nothing that arrives is read as a request. `request`:
+    /// `None` if it has not arrived as a whole, or cannot be parsed.
     pub(super) fn refuse(
         &mut self,
         request: Option<&Request>,
@@ -88,8 +88,8 @@ impl Connection {
         access_log::log(context.shared, self.peer, request, self.received_at, &response, bytes);
     }
 
-    /// Sends what the socket has room for, and goes on when that is all of the output. `since`:
-    /// when the client last made progress, for the state after that.
+    /// Sends what the socket has room for, and does what `then` says if that is all of the output.
+    /// `since`: when the client last made progress, for the state that follows.
     pub(super) fn send(
         &mut self,
         then: AfterSend,
@@ -97,7 +97,7 @@ impl Connection {
         context: &LoopContext<'_>,
     ) -> io::Result<Transition> {
         if self.output.is_long() {
-            // It is sent when its turn comes, after all that is short.
+            // A long content is sent from the run queue, after all that is short.
             return Ok(Transition(State::Sending { then, since: context.now }, Next::Queue));
         }
         let sent = self.output.send(&self.socket)?;
@@ -106,8 +106,8 @@ impl Connection {
         self.after_send(sent, then, since, context)
     }
 
-    /// Sends more of the output. `overdue`: the reason to close if the socket takes nothing now.
-    /// Epoll reports room only when a third of the buffer is free, so try before closing.
+    /// Sends more of the output. `overdue`: the reason to close if the socket takes nothing now. It
+    /// may take some: epoll reports room only when a third of the send buffer is free.
     pub(super) fn send_more(
         &mut self,
         then: AfterSend,
@@ -118,15 +118,15 @@ impl Connection {
         let sent = self.output.send(&self.socket)?;
         let since = match overdue {
             Some(reason) if sent == Sent::Nothing => return Ok(self.close(reason, context)),
-            // A client that takes nothing gets no more time.
+            // A client that has read nothing gets no more time.
             None if sent == Sent::Nothing => since,
             _ => context.now,
         };
         self.after_send(sent, then, since, context)
     }
 
-    /// Goes on after a part of the output, or all of it, was sent. A connection that ends is closed
-    /// at once only if nothing more can arrive that would have the kernel reset it.
+    /// Goes on after a part of the output, or all of it, was sent. Closes at once only if the
+    /// client sends no further request and no bytes are unread: these would cause a reset.
     fn after_send(
         &mut self,
         sent: Sent,
@@ -178,12 +178,12 @@ impl Connection {
     }
 }
 
-/// When the rest of a request does not arrive in time.
+/// The response when the rest of a request does not arrive in time.
 pub(super) fn timed_out() -> Response {
     Response::error(StatusCode(408), "the request did not arrive in time")
 }
 
-/// When the memory for all connections is used up, or the connection limit is reached.
+/// The response when memory is used up, or when a request stalls above the connection limit.
 pub(super) fn overloaded() -> Response {
     let message = "the service is overloaded, try again later";
     Response::error(StatusCode(503), message)
