@@ -1,4 +1,4 @@
-//! The failures that end the process, with messages that say what to do.
+//! The failures that end the process, with messages that say what to do where a setting helps.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -6,15 +6,15 @@ use std::io::{self, ErrorKind};
 use crate::store::json::Place;
 use crate::store::{DatabaseError, JsonError};
 
-/// Why the service cannot start or go on. The log gets it as one line, and the exit code is 1.
+/// Why the process cannot start or go on. The log gets this as one line, and the exit code is 1.
 pub(crate) enum Failure {
     /// When the seed cannot be read.
     SeedUnreadable(String, io::Error),
     /// When the seed is not a list of colors in JSON.
     Malformed(String, JsonError),
-    /// When the database cannot be opened, read or created.
+    /// When the database cannot be locked, opened, read or created.
     Database(String, DatabaseError),
-    /// When the service of `--follow` does not answer with a list.
+    /// When a start needs the list of the service of `--follow`, which does not answer with one.
     CannotFollow(String, String),
     /// When the token file cannot be read, has a malformed line, or has no token.
     TokenFile(String, io::Error),
@@ -26,7 +26,7 @@ pub(crate) enum Failure {
     Output(io::Error),
     /// When the system refuses a thread.
     Thread,
-    /// When the system refuses something else that no option can change.
+    /// When the system refuses something else, such as enough descriptors.
     System(io::Error),
 }
 

@@ -10,8 +10,8 @@ use log::Level;
 use crate::http::rfc3339;
 use crate::logging::log_change;
 
-/// How long the other service may be away until `/health` says so. A request that it holds counts
-/// as an answer while nothing is known to the contrary.
+/// If a request fails this long after the last success, `/health` says so. While the other service
+/// holds a request, that is no failure.
 const AWAY_TIME: Duration = Duration::from_secs(5);
 
 pub(crate) struct FollowStatus {
@@ -19,13 +19,13 @@ pub(crate) struct FollowStatus {
     answers: Mutex<Answers>,
 }
 
-/// How the other service has answered so far.
+/// How requests to the other service have gone so far.
 struct Answers {
-    /// Why the last request has failed; `None` if it was answered.
+    /// Why the last request failed, or its list could not be saved here; `None` if all went well.
     failure: Option<String>,
-    /// When the last answer came; `None` before the first.
+    /// When a request last succeeded; `None` before the first.
     last: Option<SystemTime>,
-    /// The same by a clock that is never set; at first the start.
+    /// When a request last succeeded, by the monotonic clock; the start before the first.
     last_or_start: Instant,
 }
 
@@ -39,7 +39,7 @@ impl FollowStatus {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that the other service has answered, or why not.
+    /// Notes that a request has succeeded, or why not.
     pub(crate) fn note(&self, failure: Option<&String>) {
         let before = {
             let mut answers = self.lock();
@@ -54,12 +54,12 @@ impl FollowStatus {
         log_change(Level::Warn, &failed, before.as_ref(), failure, &recovered);
     }
 
-    /// When the other service last answered; `None` before the first answer.
+    /// When a request last succeeded; `None` before the first.
     pub(crate) fn answered(&self) -> Option<SystemTime> {
         self.lock().last
     }
 
-    /// What is wrong, if the other service has not answered for [`AWAY_TIME`].
+    /// What is wrong, if the last request failed and none has succeeded for [`AWAY_TIME`].
     pub(crate) fn fault(&self) -> Option<String> {
         let answers = self.lock();
         let reason = answers.failure.as_ref()?;

@@ -1,9 +1,10 @@
-//! `--follow`: gets the list of another service, as any client may, and submits it to the store of
-//! this one, as the change that a client asks for. So the list is kept, saved and told to those who
-//! wait as every other. Decides neither how a new list becomes edits, nor what `/health` says.
+//! `--follow`: gets the list of another service, as any client may. Submits it to the store of this
+//! service, as a change like one of a client, so that it is saved, and told to clients who wait.
+//! Decides neither how a new list becomes edits, nor what `/health` says.
 //!
-//! Each request has the tag of the list that is here: tags are hashes of the content, so the other
-//! service has the same. It also says that it waits for another list (RFC 7240 §4.3).
+//! Once there is a list here, each request has its tag in If-None-Match. Tags are hashes of the
+//! content, so equal lists have the same tag in both services. After a success, a request also asks
+//! the other service to wait until its list changes (RFC 7240 §4.3).
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,11 +23,11 @@ use crate::service::only_token;
 use crate::store::{Action, Change, Colors, Store, json};
 
 /// How long the other service may hold a request while its list is the same. If its host vanishes,
-/// nothing comes: that is noticed when this time is over.
+/// that is noticed only when this time and [`ANSWER_TIME`] are over.
 const WAIT_TIME: Duration = Duration::from_secs(20);
 
 /// Longest time for each of these: to find the host, to connect, to send a request, and to get the
-/// head of the answer. The last one begins when [`WAIT_TIME`] is over, if the request waits.
+/// head of the answer. If the request waits, [`WAIT_TIME`] is added to the last one.
 const ANSWER_TIME: Duration = Duration::from_secs(3);
 
 /// Longest time for the content of an answer: a list of [`LIST_BYTES_MAX`] at 20 Mbit/s.
@@ -35,21 +36,22 @@ const CONTENT_TIME: Duration = Duration::from_secs(30);
 /// Longest list that is followed: 1,000,000 colors have about 50 MB.
 const LIST_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// How long a start without a copy goes on to try. One more try may follow, which ends after four
-/// times [`ANSWER_TIME`] and [`CONTENT_TIME`].
+/// How long a start without a copy goes on to begin tries. A try takes at most four times
+/// [`ANSWER_TIME`], and [`CONTENT_TIME`].
 const START_TIME: Duration = Duration::from_secs(6);
 
-/// Bounds of the pause before another try. Each failure in a row doubles the pause.
+/// Bounds of the pause before another try. Each failure in a row doubles the pause. What is waited
+/// is between half of the pause and all of it, at random.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// The shortest pause when the list that came could not be saved. The log has two lines for each
-/// such try.
+/// The pause when the list that came could not be saved. Between two such tries, the log may say
+/// that saving works again, and that it does not.
 const SAVE_PAUSE: Duration = Duration::from_secs(10);
 
 pub(crate) struct Follower {
     agent: Agent,
-    /// Of the list there.
+    /// The URL of the list of the other service.
     url: String,
     token_file: Option<PathBuf>,
     pub(crate) followed: Arc<FollowStatus>,
@@ -60,10 +62,10 @@ impl Follower {
     pub(crate) fn new(options: &Options) -> Option<Self> {
         let base = options.follow.as_deref()?;
         let config = Agent::config_builder()
-            // Whatever the environment of the service says.
+            // Ignores the variables of the environment for proxies.
             .proxy(None)
             .http_status_as_error(false)
-            // A redirect is an answer like any other that is no list.
+            // Follows no redirect: it is an answer without a list, like any other.
             .max_redirects(0)
             .max_redirects_will_error(false)
             .user_agent(concat!("colors/", env!("CARGO_PKG_VERSION")))
@@ -81,7 +83,7 @@ impl Follower {
         })
     }
 
-    /// The list for a start that has no copy of it.
+    /// The list for a start that has no copy of it. Tries for [`START_TIME`].
     pub(crate) fn first_list(&self) -> Result<Colors, Failure> {
         let begun = Instant::now();
         loop {
@@ -101,8 +103,8 @@ impl Follower {
     /// Follows until the process ends.
     pub(crate) fn run(&self, store: &Store) {
         let mut pause = PAUSE_MIN;
-        // The first answer is to come at once, as is one after a failure: it shows that the other
-        // service is there.
+        // The first request does not wait, and neither does one after a failure: a quick answer
+        // shows that the other service is there.
         let mut wait = Duration::ZERO;
         loop {
             let begun = Instant::now();
@@ -120,9 +122,9 @@ impl Follower {
             if is_changed || was_held {
                 pause = PAUSE_MIN;
             }
-            // An answer that changes nothing, and was not held, is as good as none.
+            // Pause also after an answer that changes nothing and was not held: more may follow.
             if result.is_err() || !(is_changed || was_held) {
-                // Those who follow the same service do not come back all at once.
+                // Random, so that those who follow the same service do not come back all at once.
                 sleep(pause.max(least_pause).mul_f64(random_half_to_one()));
                 pause = PAUSE_MAX.min(2 * pause);
             }
@@ -180,8 +182,8 @@ impl Follower {
     }
 }
 
-/// Why there is no answer, or not all of it. The same words for the same reason: the log has a line
-/// for each reason that differs from the one before.
+/// Why there is no answer, or not all of it. Equal failures have equal texts: only a text that
+/// differs from the one before is logged.
 fn reason(error: Error) -> String {
     match error {
         Error::Timeout(_) => "it does not answer in time".to_owned(),
@@ -190,11 +192,11 @@ fn reason(error: Error) -> String {
             format!("its list is longer than {} MiB", LIST_BYTES_MAX / 1024 / 1024)
         }
         Error::Protocol(error) => {
-            // The error may have a number that differs each time.
+            // The text of the error may have a number that differs each time.
             log::debug!("{error}");
             "its answer is malformed".to_owned()
         }
-        // Without the prefix that ureq puts before it.
+        // Leaves out the prefix that ureq puts before this error.
         Error::Io(error) => error.to_string(),
         error => error.to_string(),
     }

@@ -1,14 +1,14 @@
 //! `colors`: a JSON web service that keeps an ordered list of named colors. What clients may rely
 //! on is in docs/http.md.
 //!
-//! A map of the code, with one line for each file but `main`, `http` and tests. Each group uses
-//! only those below it. docs/design.md says why there are these.
+//! A map of the code, with one line for each file but `main`, `http` and tests. A group uses only
+//! the groups below it. docs/design.md gives the reasons for the groups.
 //!
 //! - the program
 //!   - `lib`: from the start to the end, in reading order
 //!   - `load`: where the list comes from at the start
 //!   - `follower`: gets the list of another service, and submits it as a change
-//!   - `failure`: why a start fails, in words that say what to do
+//!   - `failure`: why the process ends, in words that say what to do
 //! - `server`: sockets and threads
 //!   - `server`: what the accept loop and the workers share
 //!   - `accept`: the accept loop, which takes signals as well
@@ -76,7 +76,7 @@
 //!
 //! # The way of a request
 //!
-//! `server` and `store` begin with all threads, locks and deadlines.
+//! The headers of `server` and `store` list the threads, the locks and the deadlines.
 //!
 //! **A read.**
 //!
@@ -91,25 +91,25 @@
 //! 1. `Service::operate` makes a `Change` of the content. Without `--data`, `SharedList::change`
 //!    edits the list. With it, the answer is `Answer::Save`: `Connection::act_on_answer` gives the
 //!    change to the writer by `Store::submit`, and the connection is in `State::AwaitingAnswer`.
-//! 2. The `Writer` takes all changes that wait, finds the `Outcome` and the `Edit` of each on a
-//!    clone of the list, commits (FILE-wal is synced), and publishes the clone.
+//! 2. The `Writer` takes changes that wait, finds the `Outcome` and the `Edit`s of each on a clone
+//!    of the list, commits (FILE-wal is synced), and publishes the clone.
 //! 3. The outcome comes to the worker as `Mail::Outcome`, and so to `Connection::handle_outcome`.
-//!    `Service::respond_to_outcome` makes the response: 500 if the commit failed.
-//! 4. Who publishes a version says which edits have led to it: `Watches::mark` finds who waits for
-//!    these colors or for the list, and `Connection::look_again` asks the service once more.
+//!    `Service::respond_to_outcome` makes the response: 500 if the change could not be saved.
+//! 4. `Watches::mark` gets the edits of each published version, and finds the connections that wait
+//!    for these colors or for the list. `Connection::look_again` asks the service once more.
 //!
 //! **A deadline.**
 //!
-//! 1. After each event, `Connection::next_check` tells the worker when to look.
-//! 2. `Worker::end_overdue` asks `Connection::deadline` of all.
-//! 3. `Event::Overdue` reaches the table of states and events, `Connection::transition`: a 408, a
-//!    304 or the end.
+//! 1. After each event, `Connection::next_check` tells the worker when to look at the deadlines.
+//! 2. `Worker::end_overdue` calls `Connection::deadline` of all connections of the worker.
+//! 3. `Event::Overdue` reaches the table of states and events, `Connection::transition`. Mostly
+//!    this leads to a 408, to a 304, or to the end of the connection.
 //!
 //! **The stop.**
 //!
 //! 1. A signal makes a stream readable; `AcceptLoop::run` returns.
-//! 2. `AcceptLoop::stop` sets `Phase::Stopping`, in which connections end, and waits until none is
-//!    left or the time for that is over.
+//! 2. `AcceptLoop::stop` sets `Phase::Stopping`, in which connections end. It waits until no
+//!    connection is left, or until the time for that is over.
 //! 3. `Store::close` has the writer save what is queued and close the database.
 
 #![forbid(unsafe_code)]
@@ -155,22 +155,22 @@ use crate::server_state::ServerState;
 use crate::service::{LoadedTokens, Service, Tokens};
 use crate::signals::Signals;
 
-/// Bytes of stack of each thread of the pool; the deepest call needs a quarter of it.
+/// Bytes of stack of each thread of the pool. The deepest call needs a quarter of that.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// Longest time from the signal until the database is closed. A start waits longer for a
-/// predecessor that stops: `LOCK_TIME` in `database/locks`.
+/// How long after the signal the process stops waiting for the database to be closed. A start
+/// waits longer for a predecessor that stops: `LOCK_TIME` in `database/locks`.
 const STOP_TIME: Duration = Duration::from_millis(4500);
 
-/// How much of it is left for the writer to save what is queued and to close the database, however
-/// long connections take.
+/// The part of [`STOP_TIME`] that connections cannot use up. It is for the writer, which saves what
+/// is queued and closes the database.
 const CLOSE_TIME: Duration = Duration::from_millis(500);
 
-/// Runs the program until it is told to stop. Exit codes: 0, 1 for a failure at run time, 2 for a
-/// mistake on the command line.
+/// Runs the service until it is told to stop, or runs `--check` or `--dump`. Exit codes: 0, 1 for a
+/// failure at run time, 2 for a mistake on the command line.
 pub fn main() -> ExitCode {
     let options = Arc::new(Options::read());
-    // It takes variables out of the environment, so there must be no other thread yet.
+    // Removes variables from the environment, so there must be no other thread yet.
     let inherited = server::inherited(options.request_timeout);
     let started = logging::start(options.log_level).map_err(|_| Failure::Thread);
     let ended = started.and_then(|()| match &options.data {
@@ -182,7 +182,7 @@ pub fn main() -> ExitCode {
     if ended.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The service, from its start to its end.
+/// Runs the service, from its start to its end.
 fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(), Failure> {
     let inherited = inherited.map_err(Failure::Inherited)?;
     let is_activated = !inherited.is_empty();
@@ -207,10 +207,10 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     let pool = start_pool(workers + others)?;
     let state = ServerState::new(workers, connections_max);
     let handles = WorkerHandle::all(&state).map_err(Failure::System)?;
-    // FILE is made last: a start that gets no addresses or threads makes none.
+    // FILE is made last: a start that gets no addresses or no threads makes no FILE.
     let Opened { store, writer, details, path, is_new } =
         load::open(source, memory_max, server::change_listener(&handles))?;
-    // From here on SIGTERM does not end the process at once, but has the accept loop return.
+    // From here on, the first SIGTERM or SIGINT makes the accept loop return.
     is_starting.store(false, SeqCst);
     if let Some(writer) = writer {
         pool.execute(|| writer.run());
@@ -220,7 +220,7 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     let shared = Arc::new(Shared::new(service, memory_max));
     let mut accept_loop =
         AcceptLoop::new(shared, handles, listeners, &pool).map_err(Failure::System)?;
-    // Nothing can fail any more. A failed start logs its error alone.
+    // The start is logged now that it cannot fail any more: a failed one logs its error alone.
     log_start(options, &endpoints, &details, is_new);
     if let Some(follower) = follower {
         let store = store.clone();
@@ -244,7 +244,7 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
 fn log_start(options: &Options, endpoints: &[Endpoint], details: &str, is_new: bool) {
     let base = options.base_path.as_str();
     let place = |endpoint: &Endpoint| match endpoint {
-        // As in nginx.
+        // The form in which nginx writes a unix socket and a path.
         Endpoint::Unix(_) if !base.is_empty() => format!("{endpoint}:{base}"),
         _ => format!("{endpoint}{base}"),
     };
@@ -254,7 +254,7 @@ fn log_start(options: &Options, endpoints: &[Endpoint], details: &str, is_new: b
     places[1..].iter().for_each(|place| log::info!("listening on {place}"));
 }
 
-/// Logs which settings may not be as intended, and which tokens there are.
+/// Logs settings that may not be as intended, and the tokens that were loaded.
 fn log_advice(
     options: &Options,
     endpoints: &[Endpoint],
@@ -286,8 +286,8 @@ fn log_advice(
     }
 }
 
-/// `--check`: reads what a start would read, and fails where it would; listens nowhere, and changes
-/// nothing.
+/// `--check`: reads what a start would read, and fails if that would make the start fail. Listens
+/// nowhere, and changes no list.
 fn check(options: &Options) -> Result<(), Failure> {
     let colors = load::check_list(options)?;
     load_tokens(options)?;
@@ -318,8 +318,8 @@ fn listen_all(options: &Options) -> Result<Vec<Listener>, Failure> {
 
 /// Starts all threads but the main one and that of the log.
 fn start_pool(threads: usize) -> Result<ThreadPool, Failure> {
-    // The threadpool crate panics when it cannot start a thread. The failure says so, and the
-    // message of the panic is left out.
+    // The threadpool crate panics when it cannot start a thread. `Failure::Thread` reports that, so
+    // the panic itself is not logged.
     let hook = panic::take_hook();
     panic::set_hook(Box::new(|_| {}));
     let build = || {

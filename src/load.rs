@@ -12,13 +12,13 @@ use crate::store::{
     ChangeListener, Colors, Database, DatabaseError, Store, Writer, database, json,
 };
 
-/// The seed if no option names one. A service that is started in a checkout has this file.
+/// The seed if no option names one. A service that is started in a checkout finds this file.
 const SEED_FILE: &str = "seed/colors.json";
 
-/// The seed where that file does not exist.
+/// The seed if no option names one and [`SEED_FILE`] does not exist.
 const BUILT_IN: &[u8] = include_bytes!("../seed/colors.json");
 
-/// Where the list comes from. Finding that changes nothing on disk.
+/// Where the list comes from. [`find_source`] finds it, and changes nothing on disk.
 pub(crate) enum Source {
     /// The colors of the seed, or of the service that is followed, and its name: the list is in
     /// memory alone.
@@ -31,16 +31,16 @@ pub(crate) enum Source {
         path: PathBuf,
         /// The colors of a new FILE, and their name; `None` if FILE has a list.
         seed: Option<(Colors, String)>,
-        /// There is `--seed`, which is not read if FILE has a list.
+        /// `--seed` is given. It is not read if FILE has a list.
         is_seed_given: bool,
-        /// FILE, once it is locked; `None` if there is none.
+        /// FILE, once it is locked; `None` before that, or if it does not exist.
         lock: Option<File>,
     },
 }
 
 impl Source {
-    /// Locks FILE if that exists. Creates none. Waits while another process of the service has the
-    /// lock: that one may be stopping.
+    /// Locks FILE if it exists. While another process of the service has the lock, waits no longer
+    /// than [`database`] says: that process may be stopping.
     pub(crate) fn lock(&mut self) -> Result<(), Failure> {
         if let Self::Database { given, path, lock, .. } = self {
             *lock = database::lock_file(path).map_err(|error| unusable(given, error))?;
@@ -59,12 +59,12 @@ pub(crate) struct Opened {
     pub(crate) details: String,
     /// FILE, without links; `None` if the list is in memory.
     pub(crate) path: Option<PathBuf>,
-    /// FILE was made now. The log warns of that, since a start makes a new FILE in the mount point
-    /// of a disk that is not mounted.
+    /// FILE was made now. The log warns of that: if a disk is not mounted, a start makes a new FILE
+    /// in its mount point.
     pub(crate) is_new: bool,
 }
 
-/// Finds the list, and reads the seed if FILE is to be made from it.
+/// Finds out where the list comes from. Reads the list unless FILE has one.
 pub(crate) fn find_source(
     options: &Options,
     follower: Option<&Follower>,
@@ -80,7 +80,7 @@ pub(crate) fn find_source(
     Ok(Source::Database { given, path, seed, is_seed_given: options.seed.is_some(), lock: None })
 }
 
-/// Opens the list: FILE, which it may have to make. `memory_max`: see [`Store::in_memory`].
+/// Opens the list, and makes FILE if there is none. `memory_max`: see [`Store::in_memory`].
 /// `notify` is called after each new version of the list.
 pub(crate) fn open(
     source: Source,
@@ -112,8 +112,8 @@ pub(crate) fn open(
     }
 }
 
-/// `--check`: describes the list that a start would have, and fails where the start would. Changes
-/// no list and makes no FILE; a service may be running on the same one.
+/// `--check`: describes the list that a start would have. Fails if the start would not get it,
+/// except for the lock on FILE: a service may be running on it. Changes no list, and makes no FILE.
 pub(crate) fn check_list(options: &Options) -> Result<String, Failure> {
     match find_source(options, Follower::new(options).as_ref())? {
         Source::InMemory(colors, seed) => Ok(format!("{} from {seed}", count(colors.len()))),
@@ -154,8 +154,8 @@ fn unusable(file: &Path, error: DatabaseError) -> Failure {
     Failure::Database(file.display().to_string(), error)
 }
 
-/// The list of a start that has none: that of the service that is followed, or else the seed.
-/// Returns its colors and its name.
+/// The list for a start that has none yet: that of the service that is followed, or else the seed.
+/// Returns its colors, and a name for where they come from.
 fn first_list(options: &Options, follower: Option<&Follower>) -> Result<(Colors, String), Failure> {
     match follower {
         Some(follower) => Ok((follower.first_list()?, follower.followed.url.clone())),
@@ -163,7 +163,7 @@ fn first_list(options: &Options, follower: Option<&Follower>) -> Result<(Colors,
     }
 }
 
-/// Reads the seed. Returns its colors and its name.
+/// Reads the seed. Returns its colors, and a name for where they come from.
 fn read_seed(options: &Options) -> Result<(Colors, String), Failure> {
     let default = || Some(Path::new(SEED_FILE)).filter(|file| file.exists());
     let (name, content) = match options.seed.as_deref().or_else(default) {

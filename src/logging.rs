@@ -1,11 +1,11 @@
-//! Log lines: how they look, how many a client can cause, and how they reach standard error.
+//! Log lines: how they look, how warnings are limited, and how they reach standard error.
 //!
-//! Each kind of line that may come many times has its own [`Limiter`], so that no kind hides
-//! another: [`PANICS`] of the service, and the warnings that any client can cause. Everything else,
-//! the access log included, is logged by the macros of `log`.
+//! [`PANICS`], and each kind of warning that any client can cause, have a [`Limiter`] of their own,
+//! so that no kind uses up the lines of another. All else, the access log included, is logged by
+//! the macros of `log`, without a limit.
 //!
-//! A slow reader of the log must not slow down the service: one thread writes the lines, from a
-//! bounded queue. Lines that do not fit into it are dropped and counted.
+//! A slow reader of the log must not slow down the service. So one thread writes the lines, from a
+//! bounded queue. Lines that do not fit into the queue are dropped and counted.
 
 use std::fmt::{self, Display};
 use std::io::{self, LineWriter, Write};
@@ -23,11 +23,11 @@ use simplelog::{ConfigBuilder, FormatItem, WriteLogger, format_description};
 const QUEUE_LINES: usize = 1024;
 const LINE_BYTES: usize = 16 * 1024; // longer lines are written in parts
 /// How long the thread that writes sleeps after each write, so that a busy access log does not wake
-/// it for each line. [`end`] looks at the same interval whether all lines are written.
+/// it for each line. Also the time between two looks of [`end`] whether all lines are written.
 const GATHER_TIME: Duration = Duration::from_millis(5);
-/// How long [`end`] waits for the lines to be written: if that takes longer, nobody reads them.
+/// Longest wait of [`end`] for the lines to be written. If that takes longer, nobody reads them.
 const FLUSH_TIME: Duration = Duration::from_millis(500);
-/// How long [`end`] waits if one of the lines says why the process ends.
+/// Longest wait of [`end`] if one of the lines says why the process fails.
 const FAILURE_FLUSH_TIME: Duration = Duration::from_secs(2);
 const CLIENT_WARNINGS_MAX: u64 = 5; // of one kind, per second
 const PANICS_MAX: u64 = 100; // per second
@@ -51,11 +51,11 @@ pub(crate) static WRONG_TOKENS: Limiter =
 /// Requests refused with 403: changes from other origins, and requests for foreign hosts.
 pub(crate) static FORBIDDEN: Limiter =
     Limiter::new(Level::Warn, CLIENT_WARNINGS_MAX, "warnings about requests refused with 403");
-/// Connections closed or not accepted for lack of a resource, such as memory or descriptors.
+/// Connections that accept(2) or epoll refuses, most likely for lack of descriptors or memory.
 pub(crate) static CONNECTIONS: Limiter =
     Limiter::new(Level::Warn, CLIENT_WARNINGS_MAX, "warnings about connections");
 
-/// Starts logging at this level, panics included.
+/// Starts logging at this level, panics included. Fails if the thread cannot be started.
 pub(crate) fn start(level: LevelFilter) -> io::Result<()> {
     let logger = Logger::new(Queue, is_journal());
     log::set_boxed_logger(Box::new(logger)).expect("the logger is set once, here");
@@ -68,8 +68,8 @@ pub(crate) fn start(level: LevelFilter) -> io::Result<()> {
 }
 
 /// Logs `failure`, if there is one, whatever the log level is. Then waits until all lines are
-/// written, but no longer than [`FLUSH_TIME`], or [`FAILURE_FLUSH_TIME`]. Call it before the
-/// process ends.
+/// written, no longer than [`FLUSH_TIME`], or [`FAILURE_FLUSH_TIME`] after a failure. Call this
+/// before the process ends.
 pub(crate) fn end(failure: Option<&impl Display>) {
     if let Some(failure) = failure {
         log::set_max_level(log::max_level().max(LevelFilter::Error));
@@ -85,7 +85,7 @@ fn wait_until_written(longest: Duration) {
     }
 }
 
-/// The number of dropped lines, and of warnings, including those that a [`Limiter`] left out.
+/// The numbers of dropped lines and of warnings, those included that a [`Limiter`] left out.
 pub(crate) fn counts() -> (u64, u64) {
     (DROPPED.load(Relaxed), WARNINGS.load(Relaxed))
 }
@@ -133,8 +133,8 @@ impl Limiter {
         Self { level, what, rate: Mutex::new(Rate { max, second: None, admitted: 0, left_out: 0 }) }
     }
 
-    /// Logs a line, and how many were left out before it, unless there were too many in this
-    /// second.
+    /// Logs a line, and how many were left out before it. Leaves it out if there were too many in
+    /// this second.
     pub(crate) fn log(&self, text: fmt::Arguments<'_>) {
         if !log::log_enabled!(self.level) {
             return;
@@ -154,7 +154,7 @@ impl Limiter {
     }
 }
 
-/// How many lines were admitted in the current second, and how many left out since the last.
+/// How many lines were admitted in the current second, and how many were left out since the last.
 struct Rate {
     max: u64,
     /// When the current second began; `None` before the first line.
@@ -179,12 +179,12 @@ impl Rate {
     }
 }
 
-/// Writes to [`QUEUE`]. The logger writes a whole line at a time.
+/// Writes to [`QUEUE`]. The logger writes whole lines at a time, or parts of a long one.
 struct Queue;
 
 impl Write for Queue {
     fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
-        // Without the thread there is only one line: that it could not be started.
+        // Without a queue there is only one line: that the thread could not be started.
         let Some(queue) = QUEUE.get() else { return io::stderr().write(lines) };
         UNWRITTEN.fetch_add(1, Relaxed);
         if queue.try_send(lines.to_vec()).is_err() {
@@ -201,7 +201,7 @@ impl Write for Queue {
 
 /// Writes what is in the queue to standard error, several lines at a time.
 fn write_forever(lines: &Receiver<Vec<u8>>) {
-    // Past the queue, which may be full when lines are dropped.
+    // Writes to standard error and not to the queue, which is full when lines are dropped.
     let logger = Logger::new(io::stderr(), is_journal());
     let mut reported = 0;
     while let Ok(first) = lines.recv() {
@@ -236,8 +236,8 @@ struct Logger {
 }
 
 impl Logger {
-    /// The journal adds the time and the name of the program, and takes the level from the
-    /// priority.
+    /// Lines for the journal have neither time nor level: the journal adds the time, and takes the
+    /// level from the priority.
     fn new(to: impl Write + Send + 'static, is_journal: bool) -> Self {
         let time_and_level = if is_journal { LevelFilter::Off } else { LevelFilter::Error };
         let config = ConfigBuilder::new()
@@ -260,7 +260,7 @@ impl Log for Logger {
     }
 
     fn log(&self, record: &Record<'_>) {
-        // Drops ureq's own lines: the follower logs what matters.
+        // Leaves out ureq's own lines: the follower logs what matters.
         if record.target().starts_with("ureq") {
             return;
         }
@@ -268,7 +268,8 @@ impl Log for Logger {
             WARNINGS.fetch_add(1, Relaxed);
         }
         let level = record.level();
-        // simplelog formats under its lock. An argument that panics would be logged within that.
+        // Format here: simplelog would format under its lock, and the hook that logs the panic of
+        // an argument would wait for that lock forever.
         let mut text = record.args().to_string();
         if self.is_journal {
             text = with_priority(level, &text);

@@ -1,7 +1,7 @@
 //! What the service counts. The text that Prometheus reads is made in `service::monitoring`.
 //!
-//! Each [`Counter`] is written by one thread alone, so that workers share no cache line for
-//! counting. `/metrics` shows the sums.
+//! Each [`Counter`] is written by one thread alone, so that workers write to no common cache line.
+//! `/metrics` shows the sums.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
@@ -10,17 +10,17 @@ use tiny_http::Method;
 
 use crate::http::METHODS;
 
-/// Why the service has closed a connection. Those that their clients close, or that end with their
-/// last response, are not counted.
+/// Why the service has closed a connection. Connections that their clients close, or that end with
+/// their last response, are not counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Closing {
-    /// It was idle for the keep-alive time, or its first request did not begin in time.
+    /// Its next request did not begin within the keep-alive time, or its first one in time.
     Idle,
     /// A request did not arrive as a whole in time.
     Request,
     /// The client did not read a response in time.
     Unread,
-    /// It was still being sent an old list or color, and those took too much memory.
+    /// It was still being sent an old list or color when these took too much memory.
     OldList,
     /// The limit of connections or that of memory was reached, or epoll did not take the socket.
     NoRoom,
@@ -49,7 +49,7 @@ pub(crate) const CLASSES: [&str; 4] = ["2xx", "3xx", "4xx", "5xx"];
 /// Each further bound is twice the one before.
 pub(crate) const FIRST_BOUND: u64 = 10_000;
 
-/// How many bounds there are. The last is 10.5 s, for a sync of a slow disk.
+/// How many bounds there are. The last one is 10.5 s, for a sync of a slow disk.
 pub(crate) const BOUNDS: usize = 21;
 
 /// A number that one thread counts up and every thread may read.
@@ -71,7 +71,7 @@ impl Counter {
     }
 }
 
-/// How often something took how long.
+/// How many times something took how long.
 #[derive(Debug, Default)]
 pub(crate) struct Histogram {
     /// One counter for each bound, not cumulative, and one for what took longer.
@@ -102,13 +102,14 @@ pub(crate) struct WorkerCounters {
     /// Closed connections by [`Closing`].
     closed: [Counter; Closing::ALL.len()],
     /// Times of requests that the service has answered and that are not in `durable`. Refusals of
-    /// what has not arrived as a whole are in neither. The clock is read once per pass, so most
-    /// requests have the time of the pass that answered them, from its start to its end. A request
-    /// that takes long has the time from the start of the pass that received its last byte. The
-    /// time in the kernel's receive buffer, and in the run queue, is not counted.
+    /// what has not arrived as a whole, and for lack of memory, are in neither. Most requests have
+    /// the time of the pass that answered them, from its start to its end, which leaves out their
+    /// time in the run queue. A request that another thread answers has the time since the start of
+    /// the pass that received the last bytes, and one that waited has the time since the end of the
+    /// wait. The time in the kernel's receive buffer is not counted.
     pub(crate) immediate: Histogram,
     /// Times of changes that the writer decided, whether it had something to save or not: from the
-    /// start of the pass that received the last byte to the answer.
+    /// start of the pass that received the last bytes to the answer.
     pub(crate) durable: Histogram,
 }
 
@@ -117,8 +118,7 @@ impl WorkerCounters {
         &self.closed[reason as usize]
     }
 
-    /// Responses by method and by the class of their status. `method` is `None` for what could not
-    /// be read as a request.
+    /// Responses by method and by the class of their status. `method`: `None` if it is not known.
     pub(crate) fn responses(&self, method: Option<&Method>, status: u16) -> &Counter {
         let method = METHODS.iter().position(|known| Some(known) == method);
         let class = usize::from(status / 100).saturating_sub(2).min(CLASSES.len() - 1);
@@ -126,11 +126,10 @@ impl WorkerCounters {
     }
 }
 
-/// What the writer counts of saves. Looks for commits of other programs that fail count as
-/// failures.
+/// What the writer counts. Looks for commits of other programs that fail count as failures.
 #[derive(Debug, Default)]
 pub(crate) struct DatabaseMetrics {
-    /// Times of the saves that succeeded.
+    /// Times of the saves that changed something, without the wait for the write lock.
     pub(crate) durations: Histogram,
     pub(crate) failures: Counter,
 }

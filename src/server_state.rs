@@ -1,5 +1,5 @@
-//! How the server is: its phase, and how many connections each worker has. The server sets it and
-//! decides by it; the service reads it, for `/health` and `/metrics`.
+//! The state of the server: its phase, and how many connections each worker has. The server sets
+//! the state and decides by it. The service reads it, for `/health` and `/metrics`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
@@ -23,14 +23,14 @@ pub(crate) enum Phase {
     Stopping,
 }
 
-/// On cache lines of its own: processors fetch these in pairs of 64 bytes.
+/// One worker's numbers, on cache lines of their own: processors fetch these in pairs of 64 bytes.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct WorkerConnections {
     /// Open connections, those in the inbox included. The accept loop adds them, and the worker
     /// subtracts them.
     pub(crate) open: AtomicUsize,
-    /// Requests that wait for a change of the list. A change wakes the worker unless it is 0.
+    /// Requests that wait for a change of the list or of a color. If 0, no change wakes the worker.
     pub(crate) waiting: AtomicUsize,
 }
 

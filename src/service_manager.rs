@@ -14,8 +14,8 @@ use socket2::{Domain, SockAddr, Socket, Type};
 /// Where the service manager listens for messages: a path, or an abstract name with `@` in front.
 const SOCKET: &str = "NOTIFY_SOCKET";
 
-/// Shortest time between two heartbeats, so that the service has time for its clients, whatever the
-/// manager asks for.
+/// Shortest time between two heartbeats, so that even a manager that asks for very many leaves time
+/// for clients.
 const HEARTBEAT_MIN: Duration = Duration::from_millis(10);
 
 /// Longest time until the next look after a heartbeat was withheld.
@@ -47,13 +47,13 @@ fn send(socket: &OsStr, message: &str) -> io::Result<()> {
     sender.send_to(message.as_bytes(), &address).map(drop)
 }
 
-/// The value of a variable; `None` if it is empty as well.
+/// The value of a variable of the environment; `None` if it is not set, or is empty.
 fn variable(name: &str) -> Option<OsString> {
     env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// Time between two heartbeats: half of what the manager allows, as sd_watchdog_enabled(3) advises.
-/// `None` without a watchdog, or with one of another process.
+/// Time between two heartbeats: half of what the manager allows, as sd_watchdog_enabled(3) advises,
+/// but at least [`HEARTBEAT_MIN`]. `None` without a watchdog, or if it is for another process.
 fn heartbeat(variable: impl Fn(&str) -> Option<OsString>) -> Option<Duration> {
     let number = |name| variable(name)?.to_str()?.parse().ok();
     let is_ours =
@@ -68,8 +68,8 @@ pub(crate) struct Watchdog {
     heartbeat: Option<Duration>,
     /// When the next heartbeat is due, or the next look after one was withheld.
     due: Instant,
-    /// Each worker is sent a clone with every heartbeat, and drops it when it has time: as long as
-    /// there are clones, a worker is late.
+    /// With every heartbeat, each worker is sent a clone, which it drops when it reads its mail. As
+    /// long as there are clones, a worker is late.
     ping: Arc<()>,
 }
 
@@ -79,9 +79,9 @@ impl Watchdog {
         Self { heartbeat, due: now + heartbeat.unwrap_or_default(), ping: Arc::default() }
     }
 
-    /// Sends a heartbeat if one is due, unless a worker still has the last ping, or the save under
-    /// way has taken longer (`save_time`) than the time between heartbeats. `send` has to send each
-    /// worker a clone of the next ping. Call it on every pass of the accept loop.
+    /// Sends a heartbeat if one is due. Withholds it if a worker still has the last ping, or if the
+    /// save under way has taken longer (`save_time`) than the time between heartbeats. `send` has
+    /// to send each worker a clone of the ping. Call this on every pass of the accept loop.
     pub(crate) fn tick(&mut self, now: Instant, save_time: Duration, send: impl FnOnce(&Arc<()>)) {
         let Some(heartbeat) = self.heartbeat.filter(|_| now >= self.due) else { return };
         if Arc::strong_count(&self.ping) > 1 || save_time > heartbeat {
@@ -90,7 +90,7 @@ impl Watchdog {
         }
         send(&self.ping);
         self.due = now + heartbeat;
-        // The first READY may have been dropped. A manager that has it ignores this one.
+        // The first READY may have been dropped. If it was not, the manager ignores this one.
         tell("READY=1\nWATCHDOG=1\n");
     }
 

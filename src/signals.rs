@@ -18,8 +18,8 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Handles signals from now on; SIGHUP only if `reloads`. While `is_starting` is true, SIGTERM
-    /// and SIGINT end the process with exit code 0.
+    /// Handles signals from now on, SIGHUP only if `reloads`. While `is_starting` is true, SIGTERM
+    /// and SIGINT end the process at once with exit code 0.
     ///
     /// Call it before anything that takes time: process 1 of a container does not receive signals
     /// for which it has no handler (pid_namespaces(7)), so nothing else could stop it.
