@@ -14,7 +14,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
-use self::pending::{Pending, Waiting};
+use self::pending::{Pending, Watching};
 use self::sending::{overloaded, timed_out};
 use super::access_log;
 use super::inbox::NewConnection;
@@ -45,7 +45,7 @@ const LINGER_TIME: Duration = Duration::from_secs(2);
 const KEEP_ALIVE_GRACE: Duration = Duration::from_secs(1);
 
 /// How soon a worker looks whether a representation that is being sent was withdrawn.
-const WITHDRAWN_TIME: Duration = Duration::from_millis(100);
+const SHARED_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Longest keep-alive time during a stop. A busy client sends its next request sooner.
 const STOPPING_KEEP_ALIVE: Duration = Duration::from_secs(1);
@@ -60,7 +60,7 @@ enum State {
     /// is no deadline: until that answer comes, the request stays in memory, and has to be counted.
     AwaitingAnswer(Pending),
     /// A change of the list or the color that the request names (RFC 7240 §4.3).
-    Waiting(Box<Waiting>),
+    Watching(Box<Watching>),
     /// Room in the socket for more of the output.
     Sending { then: AfterSend, since: Instant },
     /// The client to close, after the last response. Up to about `left` more bytes are received and
@@ -199,7 +199,7 @@ impl Connection {
         self.state = state;
         let request = match &self.state {
             State::AwaitingAnswer(pending) => counted_bytes(&pending.request),
-            // In `State::Waiting`, the request is short: `Request::may_wait`.
+            // In `State::Watching`, the request is short: `Request::may_wait`.
             _ => 0,
         };
         self.quota.set_memory(self.parser.memory() + self.output.memory() + request);
@@ -222,8 +222,8 @@ impl Connection {
                 };
                 *since + time
             }
-            State::Waiting(waiting) if is_stopping => waiting.since,
-            State::Waiting(waiting) => waiting.end(),
+            State::Watching(watching) if is_stopping => watching.since,
+            State::Watching(watching) => watching.end(),
             State::Sending { since, .. } if self.output.is_withdrawn() => *since,
             State::Sending { since, .. } => *since + options.request_timeout,
             State::Lingering { since, .. } => *since + LINGER_TIME,
@@ -235,7 +235,7 @@ impl Connection {
     pub(super) fn stalled_since(&self) -> Option<Instant> {
         match &self.state {
             State::AwaitingAnswer(_) | State::Closed => None,
-            State::Waiting(waiting) => Some(waiting.since),
+            State::Watching(watching) => Some(watching.since),
             State::Receiving { since }
             | State::Sending { since, .. }
             | State::Lingering { since, .. } => Some(*since),
@@ -247,7 +247,7 @@ impl Connection {
     /// be withdrawn.
     pub(super) fn next_check(&self, context: &LoopContext<'_>) -> Option<Instant> {
         if self.output.shared_content().is_some() {
-            return Some(context.now + WITHDRAWN_TIME);
+            return Some(context.now + SHARED_CHECK_INTERVAL);
         }
         self.deadline(context.phase, &context.shared.service.options)
     }
@@ -281,13 +281,13 @@ impl Connection {
                 Ok(Transition(awaiting, Next::Epoll(EventFlags::empty())))
             }
 
-            (State::Waiting(waiting), Event::Socket) => {
-                self.receive_while_waiting(waiting, context)
+            (State::Watching(watching), Event::Socket) => {
+                self.receive_while_watching(watching, context)
             }
-            (State::Waiting(waiting), Event::Turn) => self.look_again(waiting, context),
-            (State::Waiting(waiting), Event::Overdue) => self.end_wait(*waiting, context),
-            (State::Waiting(waiting), Event::Evicted) => {
-                let transition = self.end_wait(*waiting, context)?;
+            (State::Watching(watching), Event::Turn) => self.look_again(watching, context),
+            (State::Watching(watching), Event::Overdue) => self.end_watch(*watching, context),
+            (State::Watching(watching), Event::Evicted) => {
+                let transition = self.end_watch(*watching, context)?;
                 // A long answer is made or sent first. Then the connection closes.
                 if let Transition(State::AwaitingAnswer(_) | State::Sending { .. }, _) = transition
                 {
@@ -355,7 +355,7 @@ impl Connection {
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
         for _ in 0..ANSWERS_IN_A_ROW {
-            if !self.output.takes_more() || self.parser.is_idle() {
+            if !self.output.has_room() || self.parser.is_idle() {
                 break;
             }
             let content_max = context.shared.service.options.max_body;

@@ -18,7 +18,7 @@ use crate::store::{PartlySent, SharedList};
 const COPY_BYTES_MAX: usize = 1024;
 
 /// Bytes of responses that are collected before they are sent: 16 responses with one color each.
-const BATCH_BYTES: usize = 8 * 1024;
+const COLLECT_BYTES: usize = 8 * 1024;
 
 /// Bytes that a response with one color takes, or somewhat more.
 const RESPONSE_BYTES: usize = 512;
@@ -70,7 +70,7 @@ impl Output {
     ) -> usize {
         let before = self.buffer.len();
         // A second response means that the client pipelines, and gets many.
-        let room = if before == 0 { RESPONSE_BYTES } else { BATCH_BYTES + COPY_BYTES_MAX };
+        let room = if before == 0 { RESPONSE_BYTES } else { COLLECT_BYTES + COPY_BYTES_MAX };
         self.buffer.reserve(room.saturating_sub(before));
         response.write_head(&mut self.buffer, common);
         // RFC 9110 §9.3.2: a response to HEAD MUST NOT have content
@@ -89,8 +89,8 @@ impl Output {
     }
 
     /// Whether another response may be appended before the output is sent.
-    pub(super) fn takes_more(&self) -> bool {
-        matches!(self.content, Content::None) && self.buffer.len() < BATCH_BYTES
+    pub(super) fn has_room(&self) -> bool {
+        matches!(self.content, Content::None) && self.buffer.len() < COLLECT_BYTES
     }
 
     /// Whether the content has at least [`LONG_BYTES`].
@@ -190,7 +190,7 @@ mod tests {
             false,
             &CommonFields::default(),
         );
-        assert!(length > json.len() && !output.takes_more());
+        assert!(length > json.len() && !output.has_room());
         let (mut rounds, mut received) = (0, Vec::new());
         while output.send(&ours).expect("the reader is there") != Sent::All {
             rounds += 1;
@@ -198,7 +198,7 @@ mod tests {
             let count = theirs.read(&mut some).expect("something was sent");
             received.extend_from_slice(&some[..count]);
         }
-        assert!(output.takes_more() && output.memory() <= KEPT_BUFFER_BYTES_MAX);
+        assert!(output.has_room() && output.memory() <= KEPT_BUFFER_BYTES_MAX);
         drop(ours);
         theirs.read_to_end(&mut received).expect("the rest is there");
         assert!(rounds > 1, "the socket took all at once");

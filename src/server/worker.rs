@@ -24,7 +24,7 @@ use crate::metrics::Closing;
 use crate::server_state::Phase;
 
 /// Time between two looks at all deadlines, unless an event brings the next look forward. So a
-/// deadline may be missed by this time, and by [`BATCHES_TIME`] more while all batches are full.
+/// deadline may be missed by this time, and by [`CATCH_UP_TIME`] more while all batches are full.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Time between two looks while there are more connections than the limit, and room has to be made.
@@ -38,11 +38,11 @@ const STALL_TIME: Duration = Duration::from_millis(500);
 /// Most sockets, and most pieces of mail, that a pass of the event loop serves, so that it ends
 /// after some milliseconds. However many sockets are ready, each has its turn: epoll first reports
 /// those that it has not reported the last time (ep_send_events in the kernel's fs/eventpoll.c).
-const BATCH: usize = 64;
+const EVENTS_PER_PASS: usize = 64;
 
 /// Longest time for which no deadline passes because all batches are full, and sockets may not have
 /// had their turn.
-const BATCHES_TIME: Duration = Duration::from_millis(250);
+const CATCH_UP_TIME: Duration = Duration::from_millis(250);
 
 /// How long a pass goes on to serve the run queue, whose connections may have much to send.
 const QUEUE_TIME: Duration = Duration::from_millis(1);
@@ -117,14 +117,14 @@ impl Worker {
         let handle = self.handle.clone();
         let pool = self.pool.clone();
         let mut scratch = vec![0; RECEIVE_BYTES_MAX];
-        let mut events = Vec::with_capacity(BATCH);
-        let mut before = Instant::now();
-        let mut all_served = before;
+        let mut events = Vec::with_capacity(EVENTS_PER_PASS);
+        let mut last_pass_end = Instant::now();
+        let mut caught_up = last_pass_end;
         let mut date = Date::default();
         let mut phase = Phase::Serving;
         let mut withdrawn = 0;
         loop {
-            self.wait(&mut events, before);
+            self.wait(&mut events, last_pass_end);
             let now = Instant::now();
             let date = date.at(now);
             let mut context = LoopContext::new(&shared, &handle, &pool, now, date, &mut scratch);
@@ -132,31 +132,33 @@ impl Worker {
             // Deadlines are compared with the end of the previous pass, not with now. What had
             // arrived by then has been served or is queued, so a slow worker times out no client
             // that did send. A full batch may leave sockets to the next pass: then the time stays.
-            if events.len() < BATCH || before.duration_since(all_served) > BATCHES_TIME {
-                all_served = before;
+            if events.len() < EVENTS_PER_PASS
+                || last_pass_end.duration_since(caught_up) > CATCH_UP_TIME
+            {
+                caught_up = last_pass_end;
             }
             // The deadlines depend on the phase, and on what was withdrawn: look at them now.
             let now_withdrawn = shared.service.store.list.withdrawn();
             if (phase, withdrawn) != (context.phase, now_withdrawn) {
-                self.next_check = Some(all_served);
+                self.next_check = Some(caught_up);
             }
             (phase, withdrawn) = (context.phase, now_withdrawn);
-            if self.next_check.is_some_and(|check| check <= all_served) {
-                self.end_overdue(all_served, &mut context);
+            if self.next_check.is_some_and(|check| check <= caught_up) {
+                self.end_overdue(caught_up, &mut context);
             }
             let end = Instant::now();
             context.counters().immediate.observe_each(context.answered, end - now);
-            before = end;
+            last_pass_end = end;
         }
     }
 
     /// Waits until a socket is ready, there is mail, or it is time to look at the deadlines. Fills
-    /// `events` with what is ready. `before`: when the last pass ended.
-    fn wait(&mut self, events: &mut Vec<epoll::Event>, before: Instant) {
+    /// `events` with what is ready.
+    fn wait(&mut self, events: &mut Vec<epoll::Event>, last_pass_end: Instant) {
         let has_work = !(self.mail.is_empty() && self.run_queue.is_empty());
         let time = match self.next_check {
             _ if has_work => Some(Duration::ZERO),
-            check => check.map(|check| check.saturating_duration_since(before)),
+            check => check.map(|check| check.saturating_duration_since(last_pass_end)),
         };
         let time = time.and_then(|time| Timespec::try_from(time).ok());
         events.clear();
@@ -174,7 +176,7 @@ impl Worker {
                 id => self.serve(id, Event::Socket, context),
             }
         }
-        for _ in 0..BATCH.min(self.mail.len()) {
+        for _ in 0..EVENTS_PER_PASS.min(self.mail.len()) {
             let mail = self.mail.pop_front().expect("it is not empty");
             self.serve_mail(mail, context);
         }

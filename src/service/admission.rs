@@ -44,7 +44,7 @@ impl Service {
             return Err(self.unknown());
         }
         let operation = match target.operation(&request.method) {
-            Some(operation) if self.takes(&request.method) => operation,
+            Some(operation) if self.allows(&request.method) => operation,
             _ if target.operation(&Method::Get).is_none() => return Err(self.unknown()),
             refused => {
                 let allow = self.allow(target);
@@ -88,13 +88,13 @@ impl Service {
 
     /// Whether the service takes this method at all. With `--read-only` or `--follow`, it takes
     /// only methods that change nothing.
-    fn takes(&self, method: &Method) -> bool {
+    fn allows(&self, method: &Method) -> bool {
         is_safe(method) || !(self.options.read_only || self.options.follow.is_some())
     }
 
     /// The methods of a target that the service takes. The target `*` has all methods.
     fn methods(&self, target: &Target<'_>) -> impl Iterator<Item = &'static Method> {
-        let has = |method: &Method| self.takes(method) && target.operation(method).is_some();
+        let has = |method: &Method| self.allows(method) && target.operation(method).is_some();
         METHODS.iter().filter(move |method| has(method))
     }
 

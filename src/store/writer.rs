@@ -22,7 +22,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// When the changes of one commit have taken longer than this to make, the others are left for the
 /// next commit, so that the outcomes of the first changes come soon.
-const BATCH_TIME: Duration = Duration::from_millis(50);
+const COMMIT_TIME: Duration = Duration::from_millis(50);
 
 /// Shortest time between two warnings that another program has changed the list, since a program
 /// may change it all the time.
@@ -204,7 +204,7 @@ impl Writer {
             edits.extend(made);
             outcome.set_list(&version);
             outcomes.push(outcome);
-            if begun.elapsed() > BATCH_TIME {
+            if begun.elapsed() > COMMIT_TIME {
                 break;
             }
         }

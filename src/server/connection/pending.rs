@@ -33,7 +33,7 @@ impl Pending {
 }
 
 /// A request that waits for a change.
-pub(super) struct Waiting {
+pub(super) struct Watching {
     pub(super) request: Arc<Request>,
     pub(super) since: Instant,
     /// How long the request may wait since then.
@@ -42,7 +42,7 @@ pub(super) struct Waiting {
     _watch: Watch,
 }
 
-impl Waiting {
+impl Watching {
     pub(super) fn end(&self) -> Instant {
         self.since + self.time
     }
@@ -66,7 +66,7 @@ impl Connection {
                 return self.respond_late(&pending, response, context);
             }
             Answer::Wait(subject, not_modified) => {
-                return self.begin_wait(pending, &subject, not_modified, context);
+                return self.begin_watch(pending, &subject, not_modified, context);
             }
             Answer::TakesLong => {
                 self.output.send(&self.socket)?;
@@ -136,7 +136,7 @@ impl Connection {
 
     /// Has a request wait until what it names changes. Responds with 304 instead if the request
     /// prefers no wait, the client has sent more, earlier responses are unsent, or in a stop.
-    fn begin_wait(
+    fn begin_watch(
         &mut self,
         pending: Pending,
         subject: &Subject,
@@ -151,57 +151,57 @@ impl Connection {
         let since = pending.waited_since.unwrap_or(context.now);
         let watch = context.worker.watches.add(subject, context.id);
         let time = Duration::from_secs(seconds.into());
-        let waiting = Waiting { request: pending.request, since, time, _watch: watch };
+        let watching = Watching { request: pending.request, since, time, _watch: watch };
         // A change may have come before the watch was added, so ask again (`Event::Turn`).
-        Ok(Transition(State::Waiting(Box::new(waiting)), Next::Queue))
+        Ok(Transition(State::Watching(Box::new(watching)), Next::Queue))
     }
 
     /// Asks the service again, and goes on waiting if the answer is still 304.
     pub(super) fn look_again(
         &mut self,
-        waiting: Box<Waiting>,
+        watching: Box<Watching>,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
-        match self.ask_service(&waiting.request, context) {
+        match self.ask_service(&watching.request, context) {
             Answer::Wait(..) => {
-                Ok(Transition(State::Waiting(waiting), Next::Epoll(EventFlags::IN)))
+                Ok(Transition(State::Watching(watching), Next::Epoll(EventFlags::IN)))
             }
             answer => {
                 self.received_at = context.now;
-                self.act_on_answer(waiting.into_pending(), answer, context)
+                self.act_on_answer(watching.into_pending(), answer, context)
             }
         }
     }
 
     /// Ends a wait, with 304 if nothing has changed. This asks the service, since a change may have
     /// come for which the connection has not had its turn yet.
-    pub(super) fn end_wait(
+    pub(super) fn end_watch(
         &mut self,
-        waiting: Waiting,
+        watching: Watching,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
         self.received_at = context.now;
-        let answer = match self.ask_service(&waiting.request, context) {
+        let answer = match self.ask_service(&watching.request, context) {
             Answer::Wait(_, not_modified) => Answer::Ready(not_modified),
             answer => answer,
         };
-        self.act_on_answer(waiting.into_pending(), answer, context)
+        self.act_on_answer(watching.into_pending(), answer, context)
     }
 
     /// Ends a wait if the client has sent another request. Closes the connection if it has gone.
-    pub(super) fn receive_while_waiting(
+    pub(super) fn receive_while_watching(
         &mut self,
-        waiting: Box<Waiting>,
+        watching: Box<Watching>,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
         match receive(&self.socket, &mut context.scratch[..RECEIVE_BYTES])? {
             Some([]) => Ok(Transition::close()),
             Some(received) => {
                 self.parser.append(received);
-                self.end_wait(*waiting, context)
+                self.end_watch(*watching, context)
             }
             // Nothing has arrived after all.
-            None => self.look_again(waiting, context),
+            None => self.look_again(watching, context),
         }
     }
 }
