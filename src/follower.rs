@@ -20,7 +20,7 @@ use crate::failure::Failure;
 use crate::follow_status::FollowStatus;
 use crate::options::Options;
 use crate::service::only_token;
-use crate::store::{Action, Change, Colors, Store, json};
+use crate::store::{Action, Change, ColorList, Store, json};
 
 /// How long the other service may hold a request while its list is the same. If its host vanishes,
 /// that is noticed only when this time and [`ANSWER_TIME`] are over.
@@ -84,7 +84,7 @@ impl Follower {
     }
 
     /// The list for a start that has no copy of it. Tries for [`START_TIME`].
-    pub(crate) fn first_list(&self) -> Result<Colors, Failure> {
+    pub(crate) fn first_list(&self) -> Result<ColorList, Failure> {
         let begun = Instant::now();
         loop {
             match self.ask(None, Duration::ZERO) {
@@ -136,7 +136,7 @@ impl Follower {
     fn follow_once(
         &self,
         store: &Store,
-        before: &Colors,
+        before: &ColorList,
         wait: Duration,
     ) -> Result<(), (String, Duration)> {
         let asked = self.ask(Some(before.envelope().tag()), wait);
@@ -149,7 +149,7 @@ impl Follower {
 
     /// Asks for the list; `None` if it has this tag after this wait. Fails with the reason why
     /// there is no list in the answer, or no answer.
-    fn ask(&self, tag: Option<Tag>, wait: Duration) -> Result<Option<Colors>, String> {
+    fn ask(&self, tag: Option<Tag>, wait: Duration) -> Result<Option<ColorList>, String> {
         let request = self.agent.get(&self.url);
         let mut request = request.config().timeout_recv_response(Some(wait + ANSWER_TIME)).build();
         if let Some(tag) = tag {

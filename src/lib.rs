@@ -41,7 +41,7 @@
 //! - `store`: the list, in memory and on disk
 //!   - `store`: the list, and where it is kept
 //!   - `list`: one mutex around the current version
-//!   - `colors`: one version of the list
+//!   - `color_list`: one version of the list
 //!   - `color`: a color, which is its JSON
 //!   - `json`: content and files that become colors
 //!   - `change`: what a change does to a version
@@ -195,7 +195,7 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     source.lock()?;
     let workers = options.worker_count();
     let memory_limit = server::control_group_limit();
-    let memory_max = server::memory_max(memory_limit);
+    let buffers_max = server::buffers_max(memory_limit);
     let sockets = if is_activated { inherited.len() } else { options.listen.len() };
     let descriptors = server::raise_descriptor_limit();
     let connections_max = server::connections_max(descriptors, memory_limit, sockets, workers)
@@ -209,7 +209,7 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     let handles = WorkerHandle::all(&state).map_err(Failure::System)?;
     // FILE is made last: a start that gets no addresses or no threads makes no FILE.
     let Opened { store, writer, details, path, is_new } =
-        load::open(source, memory_max, server::change_listener(&handles))?;
+        load::open(source, server::old_max(buffers_max), server::change_listener(&handles))?;
     // From here on, the first SIGTERM or SIGINT makes the accept loop return.
     is_starting.store(false, SeqCst);
     if let Some(writer) = writer {
@@ -217,7 +217,7 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     }
     let followed = follower.as_ref().map(|follower| Arc::clone(&follower.followed));
     let service = Service::new(Arc::clone(options), store.clone(), tokens, followed, state);
-    let shared = Arc::new(Shared::new(service, memory_max));
+    let shared = Arc::new(Shared::new(service, buffers_max));
     let mut accept_loop =
         AcceptLoop::new(shared, handles, listeners, &pool).map_err(Failure::System)?;
     // The start is logged now that it cannot fail any more: a failed one logs its error alone.

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::follower::Follower;
 use crate::options::Options;
 use crate::store::{
-    ChangeListener, Colors, Database, DatabaseError, Store, Writer, database, json,
+    ChangeListener, ColorList, Database, DatabaseError, Store, Writer, database, json,
 };
 
 /// The seed if no option names one. A service that is started in a checkout finds this file.
@@ -22,7 +22,7 @@ const BUILT_IN: &[u8] = include_bytes!("../seed/colors.json");
 pub(crate) enum Source {
     /// The colors of the seed, or of the service that is followed, and its name: the list is in
     /// memory alone.
-    InMemory(Colors, String),
+    InMemory(ColorList, String),
     /// FILE.
     Database {
         /// As `--data` names it.
@@ -30,7 +30,7 @@ pub(crate) enum Source {
         /// Without links.
         path: PathBuf,
         /// The colors of a new FILE, and their name; `None` if FILE has a list.
-        seed: Option<(Colors, String)>,
+        seed: Option<(ColorList, String)>,
         /// `--seed` is given. It is not read if FILE has a list.
         is_seed_given: bool,
         /// FILE, once it is locked; `None` before that, or if it does not exist.
@@ -80,18 +80,18 @@ pub(crate) fn find_source(
     Ok(Source::Database { given, path, seed, is_seed_given: options.seed.is_some(), lock: None })
 }
 
-/// Opens the list, and makes FILE if there is none. `memory_max`: see [`Store::in_memory`].
+/// Opens the list, and makes FILE if there is none. `old_max`: see [`Store::in_memory`].
 /// `notify` is called after each new version of the list.
 pub(crate) fn open(
     source: Source,
-    memory_max: usize,
+    old_max: usize,
     notify: ChangeListener,
 ) -> Result<Opened, Failure> {
     match source {
         Source::InMemory(colors, name) => {
             let count = count(colors.len());
             let details = format!("{count} from {name}, in memory: changes are lost when it stops");
-            let store = Store::in_memory(colors, memory_max, notify);
+            let store = Store::in_memory(colors, old_max, notify);
             Ok(Opened { store, writer: None, details, path: None, is_new: false })
         }
         Source::Database { given, path, seed, is_seed_given, lock } => {
@@ -106,7 +106,7 @@ pub(crate) fn open(
             };
             let (database, colors) = Database::open(&given, &path, lock).map_err(failed)?;
             let details = format!("{} kept in {}, {origin}", count(colors.len()), given.display());
-            let (store, writer) = Writer::new(database, colors, memory_max, notify);
+            let (store, writer) = Writer::new(database, colors, old_max, notify);
             Ok(Opened { store, writer: Some(writer), details, path: Some(path), is_new })
         }
     }
@@ -136,7 +136,7 @@ pub(crate) fn dump(file: &Path) -> Result<(), Failure> {
 }
 
 /// The list in FILE.
-fn stored(file: &Path) -> Result<Colors, DatabaseError> {
+fn stored(file: &Path) -> Result<ColorList, DatabaseError> {
     let (path, has_list) = database::locate(file)?;
     if !has_list {
         return Err(DatabaseError::Missing);
@@ -156,7 +156,10 @@ fn unusable(file: &Path, error: DatabaseError) -> Failure {
 
 /// The list for a start that has none yet: that of the service that is followed, or else the seed.
 /// Returns its colors, and a name for where they come from.
-fn first_list(options: &Options, follower: Option<&Follower>) -> Result<(Colors, String), Failure> {
+fn first_list(
+    options: &Options,
+    follower: Option<&Follower>,
+) -> Result<(ColorList, String), Failure> {
     match follower {
         Some(follower) => Ok((follower.first_list()?, follower.followed.url.clone())),
         None => read_seed(options),
@@ -164,7 +167,7 @@ fn first_list(options: &Options, follower: Option<&Follower>) -> Result<(Colors,
 }
 
 /// Reads the seed. Returns its colors, and a name for where they come from.
-fn read_seed(options: &Options) -> Result<(Colors, String), Failure> {
+fn read_seed(options: &Options) -> Result<(ColorList, String), Failure> {
     let default = || Some(Path::new(SEED_FILE)).filter(|file| file.exists());
     let (name, content) = match options.seed.as_deref().or_else(default) {
         None => ("the built-in seed".to_owned(), Ok(BUILT_IN.to_vec())),

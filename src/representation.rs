@@ -8,13 +8,13 @@ use crate::conditions::Tag;
 /// Longest representation, in bytes, whose tag is computed at its first use, which takes some
 /// microseconds. The tag of a longer one is computed when it is made, so that nobody has to compute
 /// it later, perhaps under a lock.
-const SHORT_BYTES: usize = 16 * 1024;
+const LATE_TAG_BYTES_MAX: usize = 16 * 1024;
 
 /// Bytes that any number of responses share.
 #[derive(Debug)]
 pub(crate) struct Representation {
     bytes: Box<[u8]>,
-    /// See [`SHORT_BYTES`].
+    /// See [`LATE_TAG_BYTES_MAX`].
     tag: OnceLock<Tag>,
     /// Whether connections that are still sending it are to be closed. `None` if it cannot be
     /// withdrawn, like the page.
@@ -24,7 +24,8 @@ pub(crate) struct Representation {
 impl Representation {
     pub(crate) fn new(bytes: impl Into<Box<[u8]>>) -> Self {
         let bytes = bytes.into();
-        let tag = if bytes.len() > SHORT_BYTES { Tag::of(&bytes).into() } else { OnceLock::new() };
+        let tag =
+            if bytes.len() > LATE_TAG_BYTES_MAX { Tag::of(&bytes).into() } else { OnceLock::new() };
         Self { bytes, tag, is_withdrawn: None }
     }
 

@@ -39,9 +39,10 @@
 //!
 //! Each lock is held for a moment: nothing is sent, saved or logged under it, and no whole list is
 //! made, hashed or freed. There are two exceptions. [`Shared::making_room`] is held while
-//! connections are answered and closed, but no thread waits for it. The locks of `Colors::envelope`
-//! and `Representation::tag` are held while a list is made or hashed. The crates have locks of
-//! their own: around the queue of the pool, and around the log, whose lines go to a channel.
+//! connections are answered and closed, but no thread waits for it. The locks of
+//! `ColorList::envelope` and `Representation::tag` are held while a list is made or hashed. The
+//! crates have locks of their own: around the queue of the pool, and around the log, whose lines go
+//! to a channel.
 //!
 //! - [`Shared::making_room`]: only one worker at a time closes connections to make room; the others
 //!   go on without it. The locks marked with * may be taken inside it.
@@ -51,8 +52,8 @@
 //! - `SharedList::partly_sent` *: representations of which clients have received a part.
 //! - `Tokens::accepted` *: the hashes and the names of the tokens.
 //! - `Limiter::rate` *: how many lines of one kind were logged in this second.
-//! - `Colors::envelope` * and `Representation::tag` *: each is made once. A worker makes only those
-//!   of short lists (`SharedList::ready_envelope`).
+//! - `ColorList::envelope` * and `Representation::tag` *: each is made once. A worker makes only
+//!   those of short lists (`SharedList::ready_envelope`).
 //! - `Inbox::mail`: what other threads have posted.
 //! - `DatabaseStatus::current`: whether saving works.
 //! - `FollowStatus::answers`: how the service that is followed answers.
@@ -101,7 +102,9 @@ use std::sync::{Arc, Mutex};
 pub(crate) use accept::AcceptLoop;
 use inbox::Inbox;
 use limits::spare_connections;
-pub(crate) use limits::{connections_max, control_group_limit, memory_max, raise_descriptor_limit};
+pub(crate) use limits::{
+    buffers_max, connections_max, control_group_limit, old_max, raise_descriptor_limit,
+};
 pub(crate) use listen::{Listener, check_endpoint, inherited, listen};
 use watches::Watches;
 
@@ -113,8 +116,8 @@ use crate::store::ChangeListener;
 pub(crate) struct Shared {
     service: Service,
     /// Most bytes of requests and responses in the buffers of all connections together.
-    memory_max: usize,
-    /// Bytes counted against [`Shared::memory_max`].
+    buffers_max: usize,
+    /// Bytes counted against [`Shared::buffers_max`].
     memory: AtomicUsize,
     /// Held by the worker that closes connections to make room, so that no two close one each for
     /// the same client.
@@ -122,8 +125,8 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(service: Service, memory_max: usize) -> Self {
-        Self { service, memory_max, memory: AtomicUsize::new(0), making_room: Mutex::default() }
+    pub(crate) fn new(service: Service, buffers_max: usize) -> Self {
+        Self { service, buffers_max, memory: AtomicUsize::new(0), making_room: Mutex::default() }
     }
 
     /// How many connections there are above the limit: clients who wait until as many others are

@@ -45,7 +45,7 @@
 
 mod change;
 mod color;
-mod colors;
+mod color_list;
 pub(crate) mod database;
 mod difference;
 pub(crate) mod json;
@@ -58,7 +58,7 @@ use std::time::Instant;
 
 pub(crate) use change::{Action, Change, Outcome};
 pub(crate) use color::Color;
-pub(crate) use colors::{Colors, Edit};
+pub(crate) use color_list::{ColorList, Edit};
 pub(crate) use database::{Database, DatabaseError, DatabaseStatus};
 pub(crate) use json::JsonError;
 pub(crate) use list::{ChangeListener, PartlySent, SharedList};
@@ -86,10 +86,10 @@ pub(crate) enum Storage {
 pub(crate) type Deliver = Box<dyn FnOnce(Result<Outcome, DatabaseError>) + Send>;
 
 impl Store {
-    /// A list that is in memory alone. [`Writer::new`] makes one with a database. `memory_max`:
+    /// A list that is in memory alone. [`Writer::new`] makes one with a database. `old_max`:
     /// most bytes for requests and responses.
-    pub(crate) fn in_memory(colors: Colors, memory_max: usize, notify: ChangeListener) -> Self {
-        let list = Arc::new(SharedList::new(colors, memory_max, notify));
+    pub(crate) fn in_memory(colors: ColorList, old_max: usize, notify: ChangeListener) -> Self {
+        let list = Arc::new(SharedList::new(colors, old_max, notify));
         Self { list, storage: Storage::InMemory }
     }
 

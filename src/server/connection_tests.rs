@@ -11,7 +11,7 @@ use crate::server::inbox::Mail;
 use crate::server::{Shared, WorkerHandle};
 use crate::server_state::ServerState;
 use crate::service::Service;
-use crate::store::{Action, Change, Color, Colors, Store};
+use crate::store::{Action, Change, Color, ColorList, Store};
 
 /// A connection and the other end of its socket.
 struct Pair {
@@ -30,7 +30,7 @@ struct Pair {
 impl Pair {
     /// A connection to a service with one color.
     fn new(value: &str) -> Self {
-        let colors = Colors::from_iter([Color::new("red", value)]);
+        let colors = ColorList::from_iter([Color::new("red", value)]);
         let options = Options { max_body: 1_000, ..Options::default() };
         let store = Store::in_memory(colors, 32 << 20, Box::new(|_| ()));
         let state = ServerState::new(1, 10);

@@ -12,11 +12,11 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use super::Shared;
 use crate::http::Request;
 
-/// Greatest value of [`memory_max`]: 512 requests of 64 KiB that are arriving. A whole request with
-/// content counts for more: [`counted_bytes`].
+/// Greatest value of [`buffers_max`]: 512 requests of 64 KiB that are arriving. A whole request
+/// with content counts for more: [`counted_bytes`].
 const MEMORY_MAX: usize = 32 * 1024 * 1024;
 
-/// Least value of [`memory_max`], for a small limit of the control group: 32 requests of 64 KiB
+/// Least value of [`buffers_max`], for a small limit of the control group: 32 requests of 64 KiB
 /// that are arriving.
 const MEMORY_MIN: usize = 2 * 1024 * 1024;
 
@@ -44,10 +44,15 @@ const SPARE_CONNECTIONS_MAX: usize = 64;
 
 /// How many bytes the buffers of all connections may take together: a sixteenth of `limit`, which
 /// is [`control_group_limit`], from [`MEMORY_MIN`] to [`MEMORY_MAX`], which is also the value for
-/// `None`. Old lists may take twice as much. The rest is for the list, the allocator and the
-/// kernel's buffers.
-pub(crate) fn memory_max(limit: Option<usize>) -> usize {
+/// `None`. [`old_max`] comes on top. The rest is for the list, the allocator and the kernel's
+/// buffers.
+pub(crate) fn buffers_max(limit: Option<usize>) -> usize {
     limit.map_or(MEMORY_MAX, |limit| (limit / 16).clamp(MEMORY_MIN, MEMORY_MAX))
+}
+
+/// How much memory old lists and colors may take that clients are still being sent.
+pub(crate) fn old_max(buffers_max: usize) -> usize {
+    2 * buffers_max
 }
 
 /// How many connections there may be above the limit: an eighth of it, at least 1, and no more than
@@ -113,7 +118,7 @@ pub(super) fn counted_bytes(request: &Request) -> usize {
     request.head_bytes + LIST_FACTOR * request.content.capacity()
 }
 
-/// One connection's part of the connection limit and of [`Shared::memory_max`], until it is
+/// One connection's part of the connection limit and of [`Shared::buffers_max`], until it is
 /// dropped.
 pub(super) struct Quota {
     shared: Arc<Shared>,
@@ -139,12 +144,12 @@ impl Quota {
         }
     }
 
-    /// Whether [`Shared::memory_max`] forbids the connection this many bytes. The connection may
+    /// Whether [`Shared::buffers_max`] forbids the connection this many bytes. The connection may
     /// exceed it while the others use up to half: otherwise a longer content could never be sent.
     /// Up to [`UNCOUNTED_BYTES`] are always allowed.
     pub(super) fn would_exceed(&self, bytes: usize) -> bool {
         let others = self.shared.memory.load(Relaxed).saturating_sub(self.memory);
-        let max = self.shared.memory_max;
+        let max = self.shared.buffers_max;
         bytes > UNCOUNTED_BYTES && others > max / 2 && others + bytes > max
     }
 }
@@ -172,7 +177,7 @@ mod tests {
             (Some(mib(1)), 2),
             (Some(0), 2),
         ] {
-            assert_eq!(memory_max(limit), mib(expected), "{limit:?}");
+            assert_eq!(buffers_max(limit), mib(expected), "{limit:?}");
         }
     }
 

@@ -10,11 +10,11 @@ use crate::options::Options;
 use crate::server::{Shared, change_listener};
 use crate::server_state::ServerState;
 use crate::service::Service;
-use crate::store::{Action, Change, Color, Colors, Store};
+use crate::store::{Action, Change, Color, ColorList, Store};
 
 /// A worker without a thread, of a service with one color.
 fn worker(value: &str) -> Worker {
-    let colors = Colors::from_iter([Color::new("red", value)]);
+    let colors = ColorList::from_iter([Color::new("red", value)]);
     let state = ServerState::new(2, 10);
     let handles = WorkerHandle::all(&state).unwrap();
     let store = Store::in_memory(colors, 32 << 20, change_listener(&handles));

@@ -10,11 +10,11 @@ use tiny_http::{Method, StatusCode};
 use super::*;
 use crate::http::{KeptFields, Parser, Request};
 use crate::server_state::Phase;
-use crate::store::{Color, Colors};
+use crate::store::{Color, ColorList};
 
 impl Service {
     /// A service of these colors in memory with one worker.
-    fn in_memory(colors: Colors, options: Options, tokens: Option<Tokens>) -> Self {
+    fn in_memory(colors: ColorList, options: Options, tokens: Option<Tokens>) -> Self {
         let store = Store::in_memory(colors, 32 << 20, Box::new(|_| ()));
         Self::new(options.into(), store, tokens, None, ServerState::new(1, 10))
     }
@@ -28,7 +28,7 @@ fn service() -> Service {
 fn service_with(options: Options, tokens: Option<Tokens>) -> Service {
     let color = |name: &str, value: &str| Color::new(name, value);
     let colors =
-        Colors::from_iter([color("red", "#f00"), color("blue", "#00f"), color("red", "#e00")]);
+        ColorList::from_iter([color("red", "#f00"), color("blue", "#00f"), color("red", "#e00")]);
     Service::in_memory(colors, options, tokens)
 }
 

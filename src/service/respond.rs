@@ -21,7 +21,7 @@ const UNCHANGED: &str = "unchanged";
 
 /// Longest content, in bytes, of a write that may be parsed on a worker. To parse more takes more
 /// time than the rest of a request.
-const LONG_CONTENT_BYTES: usize = 16 * 1024;
+const PARSED_AT_ONCE_BYTES_MAX: usize = 16 * 1024;
 
 impl Service {
     /// Answers a request; an error is a response too. Checks the head each time: the token may have
@@ -42,7 +42,8 @@ impl Service {
     ) -> Answer {
         let content = &request.content;
         // ReplaceAll frees the list before it, which may be long.
-        let takes_long = content.len() > LONG_CONTENT_BYTES || operation == Operation::ReplaceAll;
+        let takes_long =
+            content.len() > PARSED_AT_ONCE_BYTES_MAX || operation == Operation::ReplaceAll;
         if !context.may_take_long && !request.is_safe() && takes_long {
             return Answer::TakesLong;
         }

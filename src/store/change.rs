@@ -2,7 +2,7 @@
 //! files.
 
 use super::color::Color;
-use super::colors::{Colors, Edit};
+use super::color_list::{ColorList, Edit};
 use super::difference::edits_between;
 use crate::conditions::Conditions;
 
@@ -15,7 +15,7 @@ pub(crate) struct Change {
     conditions: Conditions,
 }
 
-/// The operations that change the list (docs/http.md, Colors).
+/// The operations that change the list (docs/http.md, ColorList).
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     /// Append this color.
@@ -27,7 +27,7 @@ pub(crate) enum Action {
     /// Remove the first color of this name.
     Delete(String),
     /// Replace the whole list by this one.
-    ReplaceAll(Colors),
+    ReplaceAll(ColorList),
 }
 
 /// What came of a change.
@@ -42,7 +42,7 @@ pub(crate) enum Outcome {
     /// The color is removed. This is the color as it was.
     Deleted(Color),
     /// The list has these colors now. `before`: how many it had; `None` if nothing changed.
-    ReplacedAll { list: Colors, before: Option<usize> },
+    ReplacedAll { list: ColorList, before: Option<usize> },
     /// No color has the name.
     NotFound,
     /// A condition does not hold; nothing was changed.
@@ -55,7 +55,7 @@ pub(crate) enum Outcome {
 impl Outcome {
     /// Puts the new version in place of the list that a client has sent, which has the same colors.
     /// So the response and later reads share one envelope.
-    pub(super) fn set_list(&mut self, version: &Colors) {
+    pub(super) fn set_list(&mut self, version: &ColorList) {
         if let Self::ReplacedAll { list, .. } = self {
             list.clone_from(version);
         }
@@ -75,12 +75,12 @@ impl Change {
     }
 
     /// The list that is to replace the current one.
-    pub(super) fn new_list(&self) -> Option<&Colors> {
+    pub(super) fn new_list(&self) -> Option<&ColorList> {
         if let Action::ReplaceAll(list) = &self.action { Some(list) } else { None }
     }
 
     /// Returns the outcome, and the edits to make: none if nothing changes.
-    pub(super) fn decide(&self, colors: &Colors) -> (Outcome, Vec<Edit>) {
+    pub(super) fn decide(&self, colors: &ColorList) -> (Outcome, Vec<Edit>) {
         let found = match &self.action {
             Action::Update(name, _) | Action::Delete(name) => colors.find(name),
             Action::CreateAbsent(color) => colors.find(&color.name()),
@@ -121,13 +121,13 @@ impl Change {
     }
 
     /// Whether the conditions hold on this color, or on the list if `color` is `None`.
-    fn conditions_hold(&self, color: Option<&Color>, colors: &Colors) -> bool {
+    fn conditions_hold(&self, color: Option<&Color>, colors: &ColorList) -> bool {
         let current = || color.map_or_else(|| colors.envelope().tag(), |color| color.json.tag());
         self.conditions.if_match_holds(current) && self.conditions.if_none_match_holds(current)
     }
 }
 
-fn create(color: &Color, colors: &Colors) -> (Outcome, Vec<Edit>) {
+fn create(color: &Color, colors: &ColorList) -> (Outcome, Vec<Edit>) {
     let is_first = colors.find(&color.name()).is_none();
     let edit = match colors.next_id() {
         Some(id) => Edit::Append(id, color.clone()),
@@ -147,11 +147,11 @@ mod tests {
         Color::new(name, value)
     }
 
-    fn list() -> Colors {
-        Colors::from_iter([color("a", "1"), color("a", "2")])
+    fn list() -> ColorList {
+        ColorList::from_iter([color("a", "1"), color("a", "2")])
     }
 
-    fn replace(list: &Colors) -> Action {
+    fn replace(list: &ColorList) -> Action {
         Action::ReplaceAll(list.clone())
     }
 
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_list_takes_the_place_of_another() {
-        let other = Colors::from_iter([color("b", "1")]);
+        let other = ColorList::from_iter([color("b", "1")]);
         assert_eq!(
             decide(replace(&other), None),
             (
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_condition_that_fails_changes_nothing() {
-        let (create, replace) = (Action::Create(color("b", "3")), replace(&Colors::default()));
+        let (create, replace) = (Action::Create(color("b", "3")), replace(&ColorList::default()));
         let update = |name: &str| Action::Update(name.into(), Some(color(name, "3")));
         let of_a_color = [update("a"), Action::Delete("a".into())];
         for action in of_a_color.iter().chain([&create, &replace]) {

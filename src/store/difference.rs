@@ -1,7 +1,7 @@
 //! Finds the edits that lead from one list to another. Knows no locks and no files.
 
 use super::Color;
-use super::colors::{Colors, Edit};
+use super::color_list::{ColorList, Edit};
 
 /// The edits that lead from `old` to a list with the colors of `new`. `None` if the whole list is
 /// better replaced: if there would be more edits than colors in `new`, or if no id is left for a
@@ -11,7 +11,7 @@ use super::colors::{Colors, Edit};
 /// `old` has the name of the next color of `new`, it stays or gets the new value. Otherwise it is
 /// removed. What is left of `new` is appended. So the colors of `old` behind a color that only
 /// `new` has are removed, and appended again behind it.
-pub(super) fn edits_between(old: &Colors, new: &Colors) -> Option<Vec<Edit>> {
+pub(super) fn edits_between(old: &ColorList, new: &ColorList) -> Option<Vec<Edit>> {
     let most = old.len().min(new.len());
     let pairs = old.iter().zip(new.iter());
     let prefix = pairs.take_while(|((_, old), (_, new))| old == new).count();
@@ -23,8 +23,13 @@ pub(super) fn edits_between(old: &Colors, new: &Colors) -> Option<Vec<Edit>> {
 
 /// [`edits_between`], where the first `prefix` and the last `suffix` colors stay as they are.
 /// `None` also if a color would have to be inserted before the last `suffix`.
-fn edits_within(old: &Colors, new: &Colors, prefix: usize, suffix: usize) -> Option<Vec<Edit>> {
-    let middle = |colors: &Colors| prefix..colors.len() - suffix;
+fn edits_within(
+    old: &ColorList,
+    new: &ColorList,
+    prefix: usize,
+    suffix: usize,
+) -> Option<Vec<Edit>> {
+    let middle = |colors: &ColorList| prefix..colors.len() - suffix;
     let mut wanted = new.iter().take(middle(new).end).skip(prefix).peekable();
     let mut edits = Vec::new();
     for (id, color) in old.iter().take(middle(old).end).skip(prefix) {
@@ -56,13 +61,13 @@ mod tests {
     /// Names and values; the model of a list.
     type Model = Vec<(&'static str, &'static str)>;
 
-    fn colors(model: &Model) -> Colors {
+    fn colors(model: &Model) -> ColorList {
         model.iter().map(|(name, value)| Color::new(name, value)).collect()
     }
 
     /// The edits from a list to another. Checks that they lead there, and keep the index of names.
     #[track_caller]
-    fn edits(old: &Colors, model: &Model) -> Option<Vec<Edit>> {
+    fn edits(old: &ColorList, model: &Model) -> Option<Vec<Edit>> {
         let new = colors(model);
         let edits = edits_between(old, &new)?;
         let mut edited = old.clone();
@@ -70,7 +75,7 @@ mod tests {
         assert_eq!(edited, new, "{model:?}");
         assert_eq!(edited.envelope().bytes(), new.envelope().bytes());
         for (name, _) in model {
-            let values = |colors: &Colors| {
+            let values = |colors: &ColorList| {
                 colors.named(name).map(|(_, color)| color.clone()).collect::<Vec<_>>()
             };
             assert_eq!(values(&edited), values(&new), "{name}");
@@ -110,7 +115,7 @@ mod tests {
             assert_eq!(edits(&old, &new), None, "{new:?}");
         }
         // Another program has used the highest possible id.
-        let full = Colors::with_ids([(i64::MAX, Color::new("a", "1"))].into_iter().collect());
+        let full = ColorList::with_ids([(i64::MAX, Color::new("a", "1"))].into_iter().collect());
         assert_eq!(edits(&full, &vec![("a", "1"), ("b", "1")]), None);
         let replaced = Some(vec![Edit::Update(i64::MAX, Color::new("a", "2"))]);
         assert_eq!(edits(&full, &vec![("a", "2")]), replaced);
@@ -133,7 +138,7 @@ mod tests {
                 // Ids that other programs have chosen.
                 let ids = (-3..).step_by(random.usize(1..5));
                 let colors = ids.zip(old.iter().map(|(_, color)| color.clone()));
-                old = Colors::with_ids(colors.collect());
+                old = ColorList::with_ids(colors.collect());
             }
             let mut new = model.clone();
             let operations = random.usize(..4);

@@ -9,7 +9,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::color::{Color, ColorFields, NAME_BYTES_MAX};
-use super::colors::Colors;
+use super::color_list::ColorList;
 
 /// The form of a color, and of an update of one, for messages.
 const COLOR_FORM: &str = r##"an object, as in {"name":"red","value":"#f00"}"##;
@@ -81,7 +81,7 @@ fn shorten(reason: &str) -> String {
 }
 
 /// Reads the content of a create: an object with the strings `name` and `value`; further fields are
-/// ignored (docs/http.md, Colors).
+/// ignored (docs/http.md, ColorList).
 pub(crate) fn from_create(content: &[u8]) -> Result<Color, JsonError> {
     if content.is_empty() {
         return Err(JsonError::without_place(
@@ -94,7 +94,7 @@ pub(crate) fn from_create(content: &[u8]) -> Result<Color, JsonError> {
 /// Reads the content of an update: an object whose optional string `value` is the new value; `name`
 /// and the rest are ignored.
 ///
-/// No content at all means the same as `{}`: keep the value (docs/http.md, Colors).
+/// No content at all means the same as `{}`: keep the value (docs/http.md, ColorList).
 pub(crate) fn from_update(content: &[u8]) -> Result<Option<String>, JsonError> {
     #[derive(Deserialize)]
     struct Update {
@@ -128,22 +128,22 @@ fn not_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>
 }
 
 /// Reads a list: an array of colors, or the envelope `{"data":[...]}` that `GET /colors` answers.
-pub(crate) fn from_list(content: &[u8]) -> Result<Colors, JsonError> {
+pub(crate) fn from_list(content: &[u8]) -> Result<ColorList, JsonError> {
     list(content, SEND)
 }
 
 /// Reads a file with a list.
-pub(crate) fn from_file(content: &[u8]) -> Result<Colors, JsonError> {
+pub(crate) fn from_file(content: &[u8]) -> Result<ColorList, JsonError> {
     match first_byte(content) {
         Some(_) => list(content, "the file needs"),
         None => Err(JsonError::without_place(format!("the file is empty; it needs {LIST_FORMS}"))),
     }
 }
 
-fn list(content: &[u8], needs: &str) -> Result<Colors, JsonError> {
+fn list(content: &[u8], needs: &str) -> Result<ColorList, JsonError> {
     #[derive(Deserialize)]
     struct Envelope {
-        data: Option<Colors>,
+        data: Option<ColorList>,
     }
     let list = match first_byte(content) {
         Some(b'{') => parse::<Envelope>(content, needs, LIST_FORMS)?.data,
@@ -220,17 +220,17 @@ impl<'de> Deserialize<'de> for Color {
 }
 
 /// Reads an array of colors. An error says which color is wrong.
-impl<'de> Deserialize<'de> for Colors {
+impl<'de> Deserialize<'de> for ColorList {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct ListVisitor;
         impl<'de> Visitor<'de> for ListVisitor {
-            type Value = Colors;
+            type Value = ColorList;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(LIST_FORMS)
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Colors, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<ColorList, A::Error> {
                 let colors = (1..).map_while(|number| {
                     // serde_json takes line and column from the end of this text.
                     let wrong = |error| A::Error::custom(format_args!("color {number}: {error}"));
@@ -342,7 +342,7 @@ mod tests {
 
     #[test]
     fn a_list_is_an_array_or_an_envelope() {
-        let two = || Ok(Colors::from_iter([color("a", "1"), color("a", "2")]));
+        let two = || Ok(ColorList::from_iter([color("a", "1"), color("a", "2")]));
         let read = |text: &str| from_list(text.as_bytes()).map_err(|e| e.to_string());
         assert_eq!(read(r#"[{"name":"a","value":"1"},{"name":"a","value":"2","x":0}]"#), two());
         assert_eq!(
@@ -350,7 +350,7 @@ mod tests {
             two()
         );
         for empty in ["[]", r#"{"data":[]}"#] {
-            assert_eq!(read(empty), Ok(Colors::default()));
+            assert_eq!(read(empty), Ok(ColorList::default()));
         }
     }
 

@@ -9,15 +9,11 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Change, Color, Colors, Edit, Outcome};
+use super::{Change, Color, ColorList, Edit, Outcome};
 use crate::representation::Representation;
 
-/// Limit for old representations: this many times the memory for requests and responses. Old are
-/// those that clients have received in part, and that are no longer in the list.
-const OLD_FACTOR: usize = 2;
-
-/// The limit is at least this many times the longest old representation. So a single one is never
-/// withdrawn, however long it is.
+/// The limit for old representations, which clients are still being sent and the list does not have
+/// any more, is at least this many times the longest of them. So a single one is never withdrawn.
 const LONGEST_FACTOR: usize = 2;
 
 /// How often [`SharedList::change_list`] tries a change. Each try decides without the lock, and is
@@ -25,7 +21,7 @@ const LONGEST_FACTOR: usize = 2;
 const TRIES_MAX: usize = 3;
 
 pub(crate) struct SharedList {
-    current: Mutex<Colors>,
+    current: Mutex<ColorList>,
     /// What clients have received a part of, in the order in which they did: one entry for each
     /// [`PartlySent`].
     partly_sent: Mutex<BTreeMap<u64, Arc<Representation>>>,
@@ -47,9 +43,7 @@ pub(crate) struct PartlySent {
 pub(crate) type ChangeListener = Box<dyn Fn(&[Edit]) + Send + Sync>;
 
 impl SharedList {
-    /// `memory_max`: most bytes for requests and responses.
-    pub(super) fn new(colors: Colors, memory_max: usize, notify: ChangeListener) -> Self {
-        let old_max = OLD_FACTOR * memory_max;
+    pub(super) fn new(colors: ColorList, old_max: usize, notify: ChangeListener) -> Self {
         let current = Mutex::new(colors);
         Self {
             current,
@@ -62,12 +56,12 @@ impl SharedList {
 
     /// Ignores that the lock is poisoned. The list is whole even then: an edit that is applied
     /// under the lock was decided under it, fits the list, and does not panic.
-    fn lock(&self) -> MutexGuard<'_, Colors> {
+    fn lock(&self) -> MutexGuard<'_, ColorList> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A clone of the current version.
-    pub(crate) fn version(&self) -> Colors {
+    pub(crate) fn version(&self) -> ColorList {
         self.lock().clone()
     }
 
@@ -228,13 +222,13 @@ impl SharedList {
     }
 
     /// Publishes a list in place of the current one.
-    pub(super) fn replace(&self, colors: Colors) {
+    pub(super) fn replace(&self, colors: ColorList) {
         self.publish(colors.clone(), &[Edit::ReplaceAll(colors)]);
     }
 
     /// Publishes the version to which these edits have led. A change of another thread that the
     /// version does not have is lost.
-    pub(super) fn publish(&self, version: Colors, edits: &[Edit]) {
+    pub(super) fn publish(&self, version: ColorList, edits: &[Edit]) {
         let before = { replace(&mut *self.lock(), version) };
         (self.notify)(edits);
         self.withdraw_old();
@@ -271,7 +265,7 @@ mod tests {
 
     fn list(colors: usize) -> SharedList {
         SharedList::new(
-            Colors::from_iter((0..colors).map(|number| Color::new(&number.to_string(), ""))),
+            ColorList::from_iter((0..colors).map(|number| Color::new(&number.to_string(), ""))),
             MEMORY_MAX,
             Box::new(|_| ()),
         )
@@ -282,7 +276,7 @@ mod tests {
     }
 
     /// A change that needs the tag of the list.
-    fn replace_unless_empty(colors: Colors) -> Change {
+    fn replace_unless_empty(colors: ColorList) -> Change {
         let conditions = Conditions::parse(false, None, Some(&Tag::of(b"").to_string()));
         Change::new(Action::ReplaceAll(colors), conditions)
     }
@@ -311,7 +305,7 @@ mod tests {
         let long = "x".repeat(1000);
         let duplicates = (0..2).map(|_| Color::new("long", &long));
         // Old ones may take 5,200 bytes: two envelopes, which are longer than 2,000 bytes each.
-        let list = SharedList::new(duplicates.collect(), 2600, Box::new(|_| ()));
+        let list = SharedList::new(duplicates.collect(), 5200, Box::new(|_| ()));
         let list = Arc::new(list);
         let version = list.version();
         let color = |id| Arc::clone(&version.get(id).unwrap().json);
@@ -358,7 +352,7 @@ mod tests {
     fn another_list_can_take_its_place() {
         let list = list(3);
         let before = list.envelope();
-        list.replace(Colors::default());
+        list.replace(ColorList::default());
         assert_eq!((list.version().len(), list.envelope().bytes()), (0, &b"{\"data\":[]}\n"[..]));
         assert_ne!(before.tag(), list.envelope().tag());
     }
@@ -393,7 +387,7 @@ mod tests {
     fn a_condition_on_a_long_list_takes_long() {
         for (colors, takes_long) in [(3, false), (5_000, true)] {
             let list = list(colors);
-            let replace = replace_unless_empty(Colors::default());
+            let replace = replace_unless_empty(ColorList::default());
             assert_eq!(list.takes_long(&replace), takes_long);
             assert!(!list.takes_long(&delete("1")));
         }

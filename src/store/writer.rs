@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::database::{BUSY_TIME, TRY_TIME};
 use super::{
-    Change, ChangeListener, Colors, Database, DatabaseError, DatabaseStatus, Deliver, Outcome,
+    Change, ChangeListener, ColorList, Database, DatabaseError, DatabaseStatus, Deliver, Outcome,
     SharedList, Storage, Store,
 };
 use crate::logging;
@@ -48,14 +48,14 @@ pub(crate) struct Writer {
 
 impl Writer {
     /// The store of a database that has these colors, and the writer that makes its changes.
-    /// `memory_max`: see [`Store::in_memory`].
+    /// `old_max`: see [`Store::in_memory`].
     pub(crate) fn new(
         database: Database,
-        colors: Colors,
-        memory_max: usize,
+        colors: ColorList,
+        old_max: usize,
         notify: ChangeListener,
     ) -> (Store, Self) {
-        let list = Arc::new(SharedList::new(colors, memory_max, notify));
+        let list = Arc::new(SharedList::new(colors, old_max, notify));
         let status = Arc::new(DatabaseStatus::default());
         let (writer, messages) = mpsc::channel();
         let storage = Storage::Database(writer, Arc::clone(&status));
@@ -152,7 +152,7 @@ impl Writer {
     }
 
     /// Publishes the list that was found in the database, unless it is the `known` one.
-    fn publish_unless_known(&mut self, known: &Colors, found: Option<Colors>) {
+    fn publish_unless_known(&mut self, known: &ColorList, found: Option<ColorList>) {
         // Another program may have committed without changing a color.
         let Some(found) = found.filter(|found| found != known || !found.has_same_ids(known)) else {
             return;
@@ -234,7 +234,7 @@ mod tests {
     fn open(directory: &Path) -> (Store, Writer) {
         fs::create_dir_all(directory).unwrap();
         let path = directory.join("colors.db");
-        let (lock, _) = database::lock_or_make(&path, Some(&Colors::default()), None).unwrap();
+        let (lock, _) = database::lock_or_make(&path, Some(&ColorList::default()), None).unwrap();
         let (database, colors) = Database::open(&path, &path, lock).unwrap();
         Writer::new(database, colors, 1 << 20, Box::new(|_| ()))
     }

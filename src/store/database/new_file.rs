@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use super::wal_files::{give_owner_and_mode_of, sync_directory, with_suffix};
 use super::{DatabaseError, data_path, locks, rows};
 use crate::file_id::FileId;
-use crate::store::Colors;
+use crate::store::ColorList;
 
 /// Mode of a new file, less what the umask takes. SQLite gives FILE-wal and FILE-shm the mode of
 /// FILE, and as root its owner.
@@ -34,7 +34,7 @@ const NEW_NAME: &str = ".colors-new";
 /// without it, this fails with `Missing`. `locked`: the lock, if the caller has it already.
 pub(crate) fn lock_or_make(
     path: &Path,
-    seed: Option<&Colors>,
+    seed: Option<&ColorList>,
     mut locked: Option<File>,
 ) -> Result<(File, bool), DatabaseError> {
     loop {
@@ -63,7 +63,11 @@ pub(crate) fn check_new_file(path: &Path) -> Result<(), DatabaseError> {
 
 /// Makes FILE, and returns the service lock on it. `empty`: the FILE to replace. Returns `None`,
 /// and changes no FILE, if another file than `empty` is there by then, or if `empty` has content.
-fn make(path: &Path, colors: &Colors, empty: Option<&File>) -> Result<Option<File>, DatabaseError> {
+fn make(
+    path: &Path,
+    colors: &ColorList,
+    empty: Option<&File>,
+) -> Result<Option<File>, DatabaseError> {
     let _lock = locks::lock_directory(path)?;
     if fs::metadata(path).is_ok_and(|there| there.len() > 0) {
         return Ok(None);
@@ -130,7 +134,7 @@ fn remove(path: &Path) -> Result<bool, DatabaseError> {
 }
 
 /// The bytes of a database with these colors.
-fn image_of(colors: &Colors) -> Result<Vec<u8>, DatabaseError> {
+fn image_of(colors: &ColorList) -> Result<Vec<u8>, DatabaseError> {
     let mut connection = Connection::open_in_memory()?;
     let transaction = connection.transaction()?;
     transaction.pragma_update(None, "application_id", rows::APPLICATION_ID)?;

@@ -15,7 +15,7 @@ use super::DatabaseError;
 use super::locks::{RETRY_PAUSE, retry_while_busy};
 use super::rows::{self, query_value, quick_check, read_list};
 use super::wal_files::{self, PAGE_BYTES_MIN, WalFiles};
-use crate::store::{Color, Colors, Edit};
+use crate::store::{Color, ColorList, Edit};
 
 /// How long a start, a save or a read waits for a lock of another program.
 pub(crate) const BUSY_TIME: Duration = Duration::from_secs(5);
@@ -52,7 +52,7 @@ impl Database {
         given: &Path,
         path: &Path,
         lock: File,
-    ) -> Result<(Self, Colors), DatabaseError> {
+    ) -> Result<(Self, ColorList), DatabaseError> {
         let mut database = Self::open_checked(given, path, Some(lock))?;
         let connection = &mut database.connection;
         if query_value::<String>(connection, "PRAGMA journal_mode=WAL")? != "wal" {
@@ -65,7 +65,7 @@ impl Database {
         connection.execute_batch("PRAGMA synchronous=FULL; PRAGMA journal_size_limit=4194304")?;
         // SQLite makes FILE-wal at the first transaction.
         connection.execute_batch("BEGIN")?;
-        let colors = read_list(connection, &Colors::default())?;
+        let colors = read_list(connection, &ColorList::default())?;
         database.data_version = Some(query_value(connection, DATA_VERSION)?);
         database.files.note_opened()?;
         wait_for_locks(connection, TRY_TIME)?;
@@ -77,9 +77,9 @@ impl Database {
 
     /// Reads the list of the database at a path without links, as a start would: recovers what a
     /// kill has left, and looks for damage. A service may be using the database.
-    pub(crate) fn read_recovering(path: &Path) -> Result<Colors, DatabaseError> {
+    pub(crate) fn read_recovering(path: &Path) -> Result<ColorList, DatabaseError> {
         let database = Self::open_checked(path, path, None)?;
-        read_list(&database.connection, &Colors::default())
+        read_list(&database.connection, &ColorList::default())
     }
 
     /// Opens a database, and looks for damage.
@@ -102,9 +102,9 @@ impl Database {
     /// the commit shows whether the disk works.
     pub(crate) fn begin(
         &mut self,
-        known: &Colors,
+        known: &ColorList,
         has_failed: bool,
-    ) -> Result<Option<Colors>, DatabaseError> {
+    ) -> Result<Option<ColorList>, DatabaseError> {
         if has_failed {
             self.data_version = None;
         }
@@ -120,8 +120,8 @@ impl Database {
     /// write lock. Rolls back, so call it only between saves.
     pub(crate) fn read_if_changed(
         &mut self,
-        known: &Colors,
-    ) -> Result<Option<Colors>, DatabaseError> {
+        known: &ColorList,
+    ) -> Result<Option<ColorList>, DatabaseError> {
         let found = self.begin_with("BEGIN", known);
         self.roll_back();
         found
@@ -129,7 +129,11 @@ impl Database {
 
     /// Begins a transaction by `sql`: `BEGIN`, or `BEGIN IMMEDIATE`, which takes the write lock.
     /// Returns the list if another program has committed since the list was last read.
-    fn begin_with(&mut self, sql: &str, known: &Colors) -> Result<Option<Colors>, DatabaseError> {
+    fn begin_with(
+        &mut self,
+        sql: &str,
+        known: &ColorList,
+    ) -> Result<Option<ColorList>, DatabaseError> {
         self.check_files(known)?;
         self.execute(sql, [])?;
         let data_version = Some(query_value(&self.connection, DATA_VERSION)?);
@@ -144,7 +148,7 @@ impl Database {
     }
 
     /// Fails if FILE, FILE-wal or FILE-shm was removed, replaced or cut.
-    fn check_files(&mut self, known: &Colors) -> Result<(), DatabaseError> {
+    fn check_files(&mut self, known: &ColorList) -> Result<(), DatabaseError> {
         self.files.check()?;
         self.check_not_cut(known)
     }
@@ -154,7 +158,7 @@ impl Database {
     /// A shorter file may be whole: a checkpoint of another program cuts FILE after a VACUUM, and
     /// may cut FILE-wal. So a new connection, which has no page in memory, reads all. Closing that
     /// connection loses no lock, since SQLite keeps its descriptor of FILE open.
-    fn check_not_cut(&mut self, known: &Colors) -> Result<(), DatabaseError> {
+    fn check_not_cut(&mut self, known: &ColorList) -> Result<(), DatabaseError> {
         let Some(shorter) = self.files.shorter() else { return Ok(()) };
         let cut = wal_files::replaced(shorter);
         // SQLite would remove FILE-wal if FILE had 0 bytes or 1 byte.
@@ -229,7 +233,8 @@ impl Database {
     pub(crate) fn close(mut self) -> Result<(), String> {
         // A FILE-wal that was removed is no failure here: the connection has it open, and copies
         // it.
-        let checked = self.files.shm.check().and_then(|()| self.check_not_cut(&Colors::default()));
+        let checked =
+            self.files.shm.check().and_then(|()| self.check_not_cut(&ColorList::default()));
         let connection = self.connection;
         if let Err(error) = checked {
             // Closing would write to files that were cut, or read what FILE-shm has lost. The
@@ -280,12 +285,12 @@ fn rewrite_page(connection: &Connection) -> rusqlite::Result<()> {
 /// Reads the list at a path without links by a connection that cannot write. For a `--dump` that
 /// may not write FILE, as in `colors-backup.service`, where its file system is read-only. Unlike
 /// [`Database::read_recovering`], recovers nothing, so it may fail after a kill.
-pub(crate) fn read_without_writing(path: &Path) -> Result<Colors, DatabaseError> {
+pub(crate) fn read_without_writing(path: &Path) -> Result<ColorList, DatabaseError> {
     retry_while_busy(BUSY_TIME, || try_read_without_writing(path))
 }
 
 /// Fails with `Busy` also if another program opens, changes or closes the database meanwhile.
-fn try_read_without_writing(path: &Path) -> Result<Colors, DatabaseError> {
+fn try_read_without_writing(path: &Path) -> Result<ColorList, DatabaseError> {
     // In WAL mode, SQLite makes FILE-wal and FILE-shm, unless it is told that nobody changes FILE.
     // To see that nobody did, compare before and after: no FILE-wal, no FILE-journal, and the same
     // time of FILE. Only a second change within one tick of the clock escapes this.
@@ -303,7 +308,7 @@ fn try_read_without_writing(path: &Path) -> Result<Colors, DatabaseError> {
     let uri = format!("file://{path_in_uri}{parameters}");
     let found = Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
         .map_err(DatabaseError::from)
-        .and_then(|connection| read_list(&connection, &Colors::default()));
+        .and_then(|connection| read_list(&connection, &ColorList::default()));
     if unused_since() == before { found } else { Err(DatabaseError::Busy) }
 }
 

@@ -15,11 +15,11 @@ fn append(id: i64, name: &str) -> Edit {
     Edit::Append(id, Color::new(name, "value"))
 }
 
-fn list(colors: impl IntoIterator<Item = (i64, Color)>) -> Colors {
-    Colors::with_ids(colors.into_iter().collect())
+fn list(colors: impl IntoIterator<Item = (i64, Color)>) -> ColorList {
+    ColorList::with_ids(colors.into_iter().collect())
 }
 
-fn ids(colors: &Colors) -> Vec<i64> {
+fn ids(colors: &ColorList) -> Vec<i64> {
     colors.iter().map(|(id, _)| id).collect()
 }
 
@@ -28,7 +28,7 @@ struct Scratch {
     path: PathBuf,
     database: Database,
     /// What the service knows.
-    colors: Colors,
+    colors: ColorList,
 }
 
 impl Scratch {
@@ -71,7 +71,7 @@ impl Scratch {
         was_read
     }
 
-    fn read(&self) -> Colors {
+    fn read(&self) -> ColorList {
         Database::read_recovering(&self.path).unwrap()
     }
 }

@@ -7,7 +7,7 @@ use rusqlite::types::FromSql;
 
 use super::DatabaseError;
 use crate::store::color::NAME_BYTES_MAX;
-use crate::store::{Color, Colors};
+use crate::store::{Color, ColorList};
 
 /// "colr", which names the program in a database's header (<https://sqlite.org/fileformat2.html>).
 pub(super) const APPLICATION_ID: i32 = 0x636f_6c72;
@@ -46,7 +46,10 @@ pub(super) fn quick_check(connection: &Connection) -> Result<(), DatabaseError> 
 }
 
 /// Reads the list. A color that `known` has with the same id shares memory with the known one.
-pub(super) fn read_list(connection: &Connection, known: &Colors) -> Result<Colors, DatabaseError> {
+pub(super) fn read_list(
+    connection: &Connection,
+    known: &ColorList,
+) -> Result<ColorList, DatabaseError> {
     // `data_path` has checked the header in FILE. A later header may be in FILE-wal.
     if query_value::<i32>(connection, "PRAGMA application_id")? != APPLICATION_ID {
         return Err(DatabaseError::Foreign);
@@ -76,7 +79,7 @@ pub(super) fn read_list(connection: &Connection, known: &Colors) -> Result<Color
         let known = known.get(id).filter(|known| **known == color);
         colors.insert(id, known.cloned().unwrap_or(color));
     }
-    Ok(Colors::with_ids(colors))
+    Ok(ColorList::with_ids(colors))
 }
 
 /// Fails if the table is not [`SCHEMA`], or has a trigger. A constraint or a trigger may ignore or

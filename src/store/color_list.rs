@@ -13,16 +13,16 @@ use crate::representation::Representation;
 
 /// Longest envelope, in bytes, that a worker makes itself, in a fifth of a millisecond with the
 /// tag. Longer ones are left to the pool.
-const SHORT_LIST_BYTES: usize = 64 * 1024;
+const MADE_AT_ONCE_BYTES_MAX: usize = 64 * 1024;
 
 /// What comes before and after the colors in the envelope.
 const ENVELOPE: [&[u8]; 2] = [br#"{"data":["#, b"]}\n"];
 
 /// All colors in stored order.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Colors {
+pub(crate) struct ColorList {
     /// By id, in the order of the list. In a database, the id is that of the row. Duplicates of a
-    /// name are entries like any other (docs/http.md, Colors).
+    /// name are entries like any other (docs/http.md, ColorList).
     colors: OrdMap<i64, Color>,
     /// The hash of each name, with the id of the first color whose name has that hash. The names
     /// themselves are only in the JSON.
@@ -34,7 +34,7 @@ pub(crate) struct Colors {
     hasher: RandomState,
     /// The sum of [`Color::json_len`] of all colors.
     bytes: usize,
-    /// See [`Colors::envelope`]. All clones of this version share it.
+    /// See [`ColorList::envelope`]. All clones of this version share it.
     envelope: Arc<OnceLock<Arc<Representation>>>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) enum Edit {
     /// Removes this color, which has this id.
     Remove(i64, Color),
     /// Puts this list in place of the whole one.
-    ReplaceAll(Colors),
+    ReplaceAll(ColorList),
 }
 
 impl Edit {
@@ -61,7 +61,7 @@ impl Edit {
     }
 }
 
-impl Colors {
+impl ColorList {
     /// The list of these colors, by their ids.
     pub(super) fn with_ids(colors: OrdMap<i64, Color>) -> Self {
         let hasher = RandomState::new();
@@ -171,9 +171,9 @@ impl Colors {
         ENVELOPE[0].len() + self.bytes + self.len().saturating_sub(1) + ENVELOPE[1].len()
     }
 
-    /// Whether a worker may make the envelope: see [`SHORT_LIST_BYTES`].
+    /// Whether a worker may make the envelope: see [`MADE_AT_ONCE_BYTES_MAX`].
     pub(super) fn is_short(&self) -> bool {
-        self.envelope_len() <= SHORT_LIST_BYTES
+        self.envelope_len() <= MADE_AT_ONCE_BYTES_MAX
     }
 
     /// The envelope, if it was made already.
@@ -218,7 +218,7 @@ impl Colors {
     }
 }
 
-impl FromIterator<Color> for Colors {
+impl FromIterator<Color> for ColorList {
     /// Gives the colors new ids, from 1 on.
     fn from_iter<I: IntoIterator<Item = Color>>(colors: I) -> Self {
         Self::with_ids((1..).zip(colors).collect())
@@ -226,7 +226,7 @@ impl FromIterator<Color> for Colors {
 }
 
 /// Lists are equal if their colors are, whatever the ids.
-impl PartialEq for Colors {
+impl PartialEq for ColorList {
     fn eq(&self, other: &Self) -> bool {
         self.colors.values().eq(other.colors.values())
     }
@@ -241,20 +241,20 @@ mod tests {
     }
 
     /// The first color of this name, as the index and as the list have it.
-    fn found(colors: &Colors, name: &str) -> Option<Color> {
+    fn found(colors: &ColorList, name: &str) -> Option<Color> {
         let (id, found) = colors.find(name)?;
         let color = colors.get(id).unwrap();
         assert!(Arc::ptr_eq(&found.json, &color.json));
         Some(color.clone())
     }
 
-    fn json(colors: &Colors) -> &str {
+    fn json(colors: &ColorList) -> &str {
         str::from_utf8(colors.envelope().bytes()).unwrap()
     }
 
     #[test]
     fn the_first_of_several_with_one_name_is_the_one_that_is_found() {
-        let mut colors = Colors::from_iter([
+        let mut colors = ColorList::from_iter([
             color("x", "0"),
             color("a", "1"),
             color("a", "2"),
@@ -270,12 +270,13 @@ mod tests {
             colors.apply(&Edit::Remove(id, color(name, "")));
             assert_eq!(found(&colors, name), next.map(|next| color(name, next)));
         }
-        assert_eq!(colors, Colors::from_iter([color("b", "3")]));
+        assert_eq!(colors, ColorList::from_iter([color("b", "3")]));
     }
 
     #[test]
     fn names_match_exactly() {
-        let colors = Colors::from_iter([color("Red", "1"), color("", "2"), color("\u{e9}", "3")]);
+        let colors =
+            ColorList::from_iter([color("Red", "1"), color("", "2"), color("\u{e9}", "3")]);
         assert_eq!(found(&colors, ""), Some(color("", "2")));
         for name in ["red", "Red ", "R", "e\u{301}"] {
             assert_eq!(found(&colors, name), None, "{name:?}");
@@ -284,7 +285,7 @@ mod tests {
 
     #[test]
     fn names_with_the_same_hash_are_told_apart() {
-        let mut colors = Colors::from_iter([color("a", "1"), color("b", "2"), color("a", "3")]);
+        let mut colors = ColorList::from_iter([color("a", "1"), color("b", "2"), color("a", "3")]);
         for name in ["a", "b", "c"] {
             let hash = colors.hasher.hash_one(name);
             colors.index.insert(hash, 1);
@@ -297,7 +298,7 @@ mod tests {
 
     #[test]
     fn the_envelope_has_all_colors_and_a_line_feed() {
-        let mut colors = Colors::default();
+        let mut colors = ColorList::default();
         assert_eq!(json(&colors), "{\"data\":[]}\n");
         colors.apply(&Edit::Append(1, color("a", "1")));
         colors.apply(&Edit::Append(2, color("b", "2")));
@@ -313,7 +314,7 @@ mod tests {
     fn every_version_is_what_a_vector_was_then() {
         let names: Vec<String> = (0..40).map(|number| number.to_string()).collect();
         let mut random = fastrand::Rng::with_seed(1);
-        let (mut colors, mut model) = (Colors::default(), Vec::<(String, u32)>::new());
+        let (mut colors, mut model) = (ColorList::default(), Vec::<(String, u32)>::new());
         let mut kept = Vec::new();
         for step in 0..20_000 {
             let name = &names[random.usize(..names.len())];
@@ -340,7 +341,7 @@ mod tests {
                 _ if step % 500 == 0 => {
                     model.truncate(random.usize(..=model.len()));
                     let all = model.iter().map(|(name, value)| color(name, &value.to_string()));
-                    colors.apply(&Edit::ReplaceAll(Colors::from_iter(all)));
+                    colors.apply(&Edit::ReplaceAll(ColorList::from_iter(all)));
                 }
                 _ => {}
             }
