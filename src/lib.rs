@@ -326,7 +326,7 @@ fn start_pool(threads: usize) -> Result<ThreadPool, Failure> {
         threadpool::Builder::new()
             .num_threads(threads)
             .thread_stack_size(STACK_BYTES)
-            .thread_name("worker".to_owned())
+            .thread_name("pool".to_owned())
             .build()
     };
     let pool = panic::catch_unwind(build);

@@ -184,74 +184,6 @@ impl Connection {
         }
     }
 
-    /// Enters the next state, and counts the memory that the connection has in it.
-    fn enter_state(
-        &mut self,
-        transition: io::Result<Transition>,
-        context: &LoopContext<'_>,
-    ) -> Next {
-        let Transition(state, next) = transition.unwrap_or_else(|error| match error.kind() {
-            // The kernel gave up the connection (TCP_USER_TIMEOUT).
-            io::ErrorKind::TimedOut => self.close(Closing::Unread, context),
-            // The client has gone.
-            _ => Transition::close(),
-        });
-        self.state = state;
-        let request = match &self.state {
-            State::AwaitingAnswer(pending) => counted_bytes(&pending.request),
-            // In `State::Watching`, the request is short: `Request::may_wait`.
-            _ => 0,
-        };
-        self.quota.set_memory(self.parser.memory() + self.output.memory() + request);
-        next
-    }
-
-    /// When the connection is overdue; `None` while it awaits an answer.
-    pub(super) fn deadline(&self, phase: Phase, options: &Options) -> Option<Instant> {
-        let is_stopping = phase == Phase::Stopping;
-        let deadline = match &self.state {
-            State::AwaitingAnswer(_) | State::Closed => return None,
-            State::Receiving { since } => {
-                let is_idle = self.parser.is_idle();
-                let time = if is_idle && is_stopping {
-                    STOPPING_KEEP_ALIVE.min(options.keep_alive)
-                } else if is_idle && !self.had_no_request {
-                    options.keep_alive + KEEP_ALIVE_GRACE
-                } else {
-                    options.request_timeout
-                };
-                *since + time
-            }
-            State::Watching(watching) if is_stopping => watching.since,
-            State::Watching(watching) => watching.end(),
-            State::Sending { since, .. } if self.output.is_withdrawn() => *since,
-            State::Sending { since, .. } => *since + options.request_timeout,
-            State::Lingering { since, .. } => *since + LINGER_TIME,
-        };
-        Some(deadline)
-    }
-
-    /// When the client last made progress; `None` while the connection awaits an answer.
-    pub(super) fn stalled_since(&self) -> Option<Instant> {
-        match &self.state {
-            State::AwaitingAnswer(_) | State::Closed => None,
-            State::Watching(watching) => Some(watching.since),
-            State::Receiving { since }
-            | State::Sending { since, .. }
-            | State::Lingering { since, .. } => Some(*since),
-        }
-    }
-
-    /// When the worker has to look at the connection at the latest, if no event comes before. While
-    /// the connection is being sent a shared representation, that is soon: the representation may
-    /// be withdrawn.
-    pub(super) fn next_check(&self, context: &LoopContext<'_>) -> Option<Instant> {
-        if self.output.shared_content().is_some() {
-            return Some(context.now + SHARED_CHECK_INTERVAL);
-        }
-        self.deadline(context.phase, &context.shared.service.options)
-    }
-
     /// What each event means in each state. Answers and outcomes of other threads come by
     /// [`Connection::handle_answer`] and [`Connection::handle_outcome`].
     fn transition(
@@ -318,6 +250,74 @@ impl Connection {
 
             (State::Closed, _) => Ok(Transition::close()),
         }
+    }
+
+    /// Enters the next state, and counts the memory that the connection has in it.
+    fn enter_state(
+        &mut self,
+        transition: io::Result<Transition>,
+        context: &LoopContext<'_>,
+    ) -> Next {
+        let Transition(state, next) = transition.unwrap_or_else(|error| match error.kind() {
+            // The kernel gave up the connection (TCP_USER_TIMEOUT).
+            io::ErrorKind::TimedOut => self.close(Closing::Unread, context),
+            // The client has gone.
+            _ => Transition::close(),
+        });
+        self.state = state;
+        let request = match &self.state {
+            State::AwaitingAnswer(pending) => counted_bytes(&pending.request),
+            // In `State::Watching`, the request is short: `Request::may_wait`.
+            _ => 0,
+        };
+        self.quota.set_memory(self.parser.memory() + self.output.memory() + request);
+        next
+    }
+
+    /// When the connection is overdue; `None` while it awaits an answer.
+    pub(super) fn deadline(&self, phase: Phase, options: &Options) -> Option<Instant> {
+        let is_stopping = phase == Phase::Stopping;
+        let deadline = match &self.state {
+            State::AwaitingAnswer(_) | State::Closed => return None,
+            State::Receiving { since } => {
+                let is_idle = self.parser.is_idle();
+                let time = if is_idle && is_stopping {
+                    STOPPING_KEEP_ALIVE.min(options.keep_alive)
+                } else if is_idle && !self.had_no_request {
+                    options.keep_alive + KEEP_ALIVE_GRACE
+                } else {
+                    options.request_timeout
+                };
+                *since + time
+            }
+            State::Watching(watching) if is_stopping => watching.since,
+            State::Watching(watching) => watching.end(),
+            State::Sending { since, .. } if self.output.is_withdrawn() => *since,
+            State::Sending { since, .. } => *since + options.request_timeout,
+            State::Lingering { since, .. } => *since + LINGER_TIME,
+        };
+        Some(deadline)
+    }
+
+    /// When the client last made progress; `None` while the connection awaits an answer.
+    pub(super) fn stalled_since(&self) -> Option<Instant> {
+        match &self.state {
+            State::AwaitingAnswer(_) | State::Closed => None,
+            State::Watching(watching) => Some(watching.since),
+            State::Receiving { since }
+            | State::Sending { since, .. }
+            | State::Lingering { since, .. } => Some(*since),
+        }
+    }
+
+    /// When the worker has to look at the connection at the latest, if no event comes before. While
+    /// the connection is being sent a shared representation, that is soon: the representation may
+    /// be withdrawn.
+    pub(super) fn next_check(&self, context: &LoopContext<'_>) -> Option<Instant> {
+        if self.output.shared_content().is_some() {
+            return Some(context.now + SHARED_CHECK_INTERVAL);
+        }
+        self.deadline(context.phase, &context.shared.service.options)
     }
 
     /// Closes the connection; counts and logs the reason.

@@ -55,9 +55,10 @@ const INBOX: u64 = 0;
 
 struct Entry {
     connection: Connection,
-    /// The events that epoll watches the socket for. Without any, the socket is not in epoll.
+    /// What epoll watches the socket for. If empty, the socket is not in epoll.
     watched: EventFlags,
-    /// Whether the connection is in the run queue, which would take long to search.
+    /// Whether it is in the run queue, once. Until its turn, it gets no other event: epoll reports
+    /// its socket again, and who is overdue or evicted is found again. Mail comes all the same.
     queued: bool,
 }
 
