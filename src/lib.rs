@@ -41,6 +41,7 @@
 //! - `store`: the list, in memory and on disk
 //!   - `store`: the list, and where it is kept
 //!   - `list`: one mutex around the current version
+//!   - `old`: old representations, and when they are withdrawn
 //!   - `color_list`: one version of the list
 //!   - `color`: a color, which is its JSON
 //!   - `json`: content and files that become colors
@@ -191,7 +192,7 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
         Signals::handle(&is_starting, options.handles_hangup()).map_err(Failure::System)?;
     let (tokens, loaded) = load_tokens(options)?.unzip();
     let follower = Follower::new(options);
-    let mut source = load::find_source(options, follower.as_ref())?;
+    let mut source = load::load_source(options, follower.as_ref())?;
     source.lock()?;
     let workers = options.worker_count();
     let memory_limit = server::control_group_limit();

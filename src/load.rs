@@ -18,7 +18,7 @@ const SEED_FILE: &str = "seed/colors.json";
 /// The seed if no option names one and [`SEED_FILE`] does not exist.
 const BUILT_IN: &[u8] = include_bytes!("../seed/colors.json");
 
-/// Where the list comes from. [`find_source`] finds it, and changes nothing on disk.
+/// Where the list comes from. [`load_source`] finds it, and changes nothing on disk.
 pub(crate) enum Source {
     /// The colors of the seed, or of the service that is followed, and its name: the list is in
     /// memory alone.
@@ -65,7 +65,7 @@ pub(crate) struct Opened {
 }
 
 /// Finds out where the list comes from. Reads the list unless FILE has one.
-pub(crate) fn find_source(
+pub(crate) fn load_source(
     options: &Options,
     follower: Option<&Follower>,
 ) -> Result<Source, Failure> {
@@ -115,7 +115,7 @@ pub(crate) fn open(
 /// `--check`: describes the list that a start would have. Fails if the start would not get it,
 /// except for the lock on FILE: a service may be running on it. Changes no list, and makes no FILE.
 pub(crate) fn check_list(options: &Options) -> Result<String, Failure> {
-    match find_source(options, Follower::new(options).as_ref())? {
+    match load_source(options, Follower::new(options).as_ref())? {
         Source::InMemory(colors, seed) => Ok(format!("{} from {seed}", count(colors.len()))),
         Source::Database { given, path, seed: Some((colors, seed)), .. } => {
             database::check_new_file(&path).map_err(|error| unusable(&given, error))?;

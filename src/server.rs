@@ -49,7 +49,9 @@
 //! - `Watches::entries` *: which connections of a worker wait for a change, and what has changed.
 //! - `SharedList::current` *: the current version of the list; locked to clone it, or to edit it in
 //!   memory.
-//! - `SharedList::partly_sent` *: representations of which clients have received a part.
+//! - `SharedList::latest`: the envelope that was made last. Held while one is made, on the thread
+//!   for answers that take long alone.
+//! - `OldRepresentations::partly_sent` *: representations of which clients have received a part.
 //! - `Tokens::accepted` *: the hashes and the names of the tokens.
 //! - `Limiter::rate` *: how many lines of one kind were logged in this second.
 //! - `ColorList::envelope` * and `Representation::tag` *: each is made once. A worker makes only
@@ -78,8 +80,8 @@
 //!
 //! Above the connection limit (`Phase::AboveLimit`), workers look every 20 ms. The connections that
 //! have stalled longest, at least for half a second, get `Event::Evicted`. Old lists and colors
-//! that take too much memory are withdrawn (`SharedList::withdraw_old`). Connections that are still
-//! being sent one of these end about 100 ms later.
+//! that take too much memory are withdrawn (`OldRepresentations::withdraw`). Connections that are
+//! still being sent one of these end about 100 ms later.
 
 mod accept;
 mod access_log;

@@ -13,6 +13,7 @@ mod tests;
 mod token;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 pub(crate) use token::{LoadedTokens, Tokens, only_token};
 
@@ -59,9 +60,9 @@ impl Service {
 pub(crate) struct RequestContext {
     /// Whether a request for a foreign host name is refused.
     pub(crate) checks_host: bool,
-    /// Whether the answer may take long, since no worker makes it. If not, an answer that takes
-    /// long is [`Answer::TakesLong`].
-    pub(crate) may_take_long: bool,
+    /// Since when the request has waited for a thread on which it may take long. `None` on a
+    /// worker: an answer that takes long is [`Answer::TakesLong`].
+    pub(crate) long_since: Option<Instant>,
 }
 
 /// What comes of a request: a response, or what has to be done before there is one.
@@ -73,7 +74,7 @@ pub(crate) enum Answer {
     /// The response is the 304 for when nothing changes in time.
     Wait(Subject, Response),
     /// Nothing was done, since it would take long: ask again on a thread of the pool, with
-    /// [`RequestContext::may_take_long`].
+    /// [`RequestContext::long_since`].
     TakesLong,
     /// The writer has to save this change: [`Store::submit`]. [`Service::respond_to_outcome`] makes
     /// the response from the outcome.

@@ -18,13 +18,14 @@
 //!
 //! # Locks
 //!
-//! In this process: `SharedList::current`, `SharedList::partly_sent` and `DatabaseStatus::current`,
-//! none inside another, and each held for a moment. Under the first, a change of one color in a
-//! list in memory is decided and applied. The longest work under it is to hash names, and the JSON
-//! of a color of at most 16 KiB: the tag of a longer one is ready
+//! In this process: `SharedList::current`, `OldRepresentations::partly_sent` and
+//! `DatabaseStatus::current`, none inside another, and each held for a moment. Under the first, a
+//! change of one color in a list in memory is decided and applied. The longest work under it is to
+//! hash names, and the JSON of a color of at most 16 KiB: the tag of a longer one is ready
 //! ([`Representation`](crate::representation::Representation)). The JSON and the tag of a list are
-//! made, and whole lists are freed, without these locks. The locks on FILE, between processes, are
-//! listed in [`database`].
+//! made, and whole lists are freed, without these locks. `SharedList::latest` is held while an
+//! envelope is made, by the one thread that makes long ones. The locks on FILE, between processes,
+//! are listed in [`database`].
 //!
 //! # Deadlines
 //!
@@ -50,6 +51,7 @@ pub(crate) mod database;
 mod difference;
 pub(crate) mod json;
 mod list;
+mod old;
 mod writer;
 
 use std::sync::Arc;
@@ -61,7 +63,8 @@ pub(crate) use color::Color;
 pub(crate) use color_list::{ColorList, Edit};
 pub(crate) use database::{Database, DatabaseError, DatabaseStatus};
 pub(crate) use json::JsonError;
-pub(crate) use list::{ChangeListener, PartlySent, SharedList};
+pub(crate) use list::{ChangeListener, SharedList};
+pub(crate) use old::PartlySent;
 pub(crate) use writer::Writer;
 use writer::WriterMessage;
 
@@ -86,8 +89,8 @@ pub(crate) enum Storage {
 pub(crate) type Deliver = Box<dyn FnOnce(Result<Outcome, DatabaseError>) + Send>;
 
 impl Store {
-    /// A list that is in memory alone. [`Writer::new`] makes one with a database. `old_max`:
-    /// most bytes for requests and responses.
+    /// A list that is in memory alone. [`Writer::new`] makes one with a database. `old_max`: most
+    /// bytes of old lists and colors that clients are still being sent.
     pub(crate) fn in_memory(colors: ColorList, old_max: usize, notify: ChangeListener) -> Self {
         let list = Arc::new(SharedList::new(colors, old_max, notify));
         Self { list, storage: Storage::InMemory }

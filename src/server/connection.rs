@@ -48,7 +48,7 @@ const KEEP_ALIVE_GRACE: Duration = Duration::from_secs(1);
 const SHARED_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Longest keep-alive time during a stop. A busy client sends its next request sooner.
-const STOPPING_KEEP_ALIVE: Duration = Duration::from_secs(1);
+const STOPPING_IDLE: Duration = Duration::from_secs(1);
 
 /// What a connection waits for. `since`: when the client last made progress, or the state began.
 enum State {
@@ -230,6 +230,10 @@ impl Connection {
                 Ok(self.close(Closing::NoRoom, context))
             }
 
+            // Long content has its turn after all that is short.
+            (sending @ State::Sending { .. }, Event::Socket) if self.output.is_long() => {
+                Ok(Transition(sending, Next::Queue))
+            }
             (State::Sending { then, since }, Event::Socket | Event::Turn) => {
                 self.send_more(then, since, None, context)
             }
@@ -281,13 +285,12 @@ impl Connection {
             State::AwaitingAnswer(_) | State::Closed => return None,
             State::Receiving { since } => {
                 let is_idle = self.parser.is_idle();
-                let time = if is_idle && is_stopping {
-                    STOPPING_KEEP_ALIVE.min(options.keep_alive)
-                } else if is_idle && !self.had_no_request {
+                let time = if is_idle && !self.had_no_request {
                     options.keep_alive + KEEP_ALIVE_GRACE
                 } else {
                     options.request_timeout
                 };
+                let time = if is_idle && is_stopping { time.min(STOPPING_IDLE) } else { time };
                 *since + time
             }
             State::Watching(watching) if is_stopping => watching.since,
@@ -410,8 +413,7 @@ impl Connection {
     }
 
     fn ask_service(&self, request: &Request, context: &LoopContext<'_>) -> Answer {
-        let request_context =
-            RequestContext { checks_host: self.checks_host, may_take_long: false };
+        let request_context = RequestContext { checks_host: self.checks_host, long_since: None };
         catch_panic(|| context.shared.service.respond(request, request_context))
     }
 }

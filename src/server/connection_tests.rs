@@ -348,3 +348,15 @@ fn a_connection_that_ends_before_its_change_is_submitted_submits_none() {
     pair.pool.join();
     assert!(pair.worker.inbox.take().is_empty());
 }
+
+#[test]
+fn long_content_is_sent_when_its_turn_comes() {
+    let mut states = in_each_state();
+    let (_, pair) = states.iter_mut().find(|(name, _)| *name == "sending").unwrap();
+    pair.received();
+    assert_eq!(pair.handle_event(Event::Socket), Next::Queue);
+    let mut received = vec![0; 1000];
+    assert!(pair.client.read(&mut received).is_err(), "nothing is sent yet");
+    assert_eq!(pair.handle_event(Event::Turn), Next::Epoll(EventFlags::OUT));
+    assert_eq!(pair.client.read(&mut received).unwrap(), 1000);
+}

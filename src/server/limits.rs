@@ -14,11 +14,11 @@ use crate::http::Request;
 
 /// Greatest value of [`buffers_max`]: 512 requests of 64 KiB that are arriving. A whole request
 /// with content counts for more: [`counted_bytes`].
-const MEMORY_MAX: usize = 32 * 1024 * 1024;
+const BUFFERS_MAX: usize = 32 * 1024 * 1024;
 
 /// Least value of [`buffers_max`], for a small limit of the control group: 32 requests of 64 KiB
 /// that are arriving.
-const MEMORY_MIN: usize = 2 * 1024 * 1024;
+const BUFFERS_MIN: usize = 2 * 1024 * 1024;
 
 /// A connection whose buffers have no more bytes than this counts as having none, so that small
 /// requests are served however much memory the other connections take.
@@ -43,11 +43,11 @@ const DESCRIPTORS_RESERVED: usize = 32;
 const SPARE_CONNECTIONS_MAX: usize = 64;
 
 /// How many bytes the buffers of all connections may take together: a sixteenth of `limit`, which
-/// is [`control_group_limit`], from [`MEMORY_MIN`] to [`MEMORY_MAX`], which is also the value for
+/// is [`control_group_limit`], from [`BUFFERS_MIN`] to [`BUFFERS_MAX`], which is also the value for
 /// `None`. [`old_max`] comes on top. The rest is for the list, the allocator and the kernel's
 /// buffers.
 pub(crate) fn buffers_max(limit: Option<usize>) -> usize {
-    limit.map_or(MEMORY_MAX, |limit| (limit / 16).clamp(MEMORY_MIN, MEMORY_MAX))
+    limit.map_or(BUFFERS_MAX, |limit| (limit / 16).clamp(BUFFERS_MIN, BUFFERS_MAX))
 }
 
 /// How much memory old lists and colors may take that clients are still being sent.

@@ -32,7 +32,7 @@ const TURN_BYTES: usize = 512 * 1024;
 
 /// Bytes of content from which on a response is sent from the run queue, so that a crowd of clients
 /// that read a long list does not hold up those who read a color.
-const QUEUED_BYTES_MIN: usize = 64 * 1024;
+const LONG_BYTES_MIN: usize = 64 * 1024;
 
 const SEND_FLAGS: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
 
@@ -93,9 +93,9 @@ impl Output {
         matches!(self.content, Content::None) && self.buffer.len() < COLLECT_BYTES
     }
 
-    /// Whether the content has at least [`QUEUED_BYTES_MIN`].
-    pub(super) fn is_queued(&self) -> bool {
-        self.content.bytes().len() >= QUEUED_BYTES_MIN
+    /// Whether the content has at least [`LONG_BYTES_MIN`].
+    pub(super) fn is_long(&self) -> bool {
+        self.content.bytes().len() >= LONG_BYTES_MIN
     }
 
     /// Bytes of memory that the output takes. Shared content does not count, and neither does the

@@ -57,8 +57,8 @@ struct Entry {
     connection: Connection,
     /// What epoll watches the socket for. If empty, the socket is not in epoll.
     watched: EventFlags,
-    /// Whether it is in the run queue, once. Until its turn, it gets no other event: epoll reports
-    /// its socket again, and who is overdue or evicted is found again. Mail comes all the same.
+    /// Whether it is in the run queue, once. Until its turn, it gets no other event. Whoever is
+    /// overdue or evicted is found again. A connection that awaits mail is never in the queue.
     queued: bool,
 }
 
@@ -139,7 +139,7 @@ impl Worker {
                 caught_up = last_pass_end;
             }
             // The deadlines depend on the phase, and on what was withdrawn: look at them now.
-            let now_withdrawn = shared.service.store.list.withdrawn();
+            let now_withdrawn = shared.service.store.list.old.withdrawn();
             if (phase, withdrawn) != (context.phase, now_withdrawn) {
                 self.next_check = Some(caught_up);
             }
@@ -246,11 +246,19 @@ impl Worker {
     }
 
     fn serve(&mut self, id: u64, event: Event, context: &mut LoopContext<'_>) {
-        // In the run queue, a connection waits for its turn. Epoll reports its socket again.
-        if self.connections.get(&id).is_some_and(|entry| !entry.queued) {
-            self.with_connection(id, context, |connection, context| {
+        match self.connections.get_mut(&id) {
+            // In the run queue, a connection waits for its turn. Until then epoll would report the
+            // socket in every pass.
+            Some(entry) if entry.queued => {
+                if event == Event::Socket {
+                    // If it fails, epoll goes on to report it.
+                    let _ = epoll::delete(&self.epoll, &entry.connection.socket);
+                    entry.watched = EventFlags::empty();
+                }
+            }
+            _ => self.with_connection(id, context, |connection, context| {
                 connection.handle_event(event, context)
-            });
+            }),
         }
     }
 
@@ -272,10 +280,9 @@ impl Worker {
         let wanted = match next {
             Next::Epoll(flags) => flags,
             Next::Queue => {
-                if !replace(&mut entry.queued, true) {
-                    self.run_queue.push_back((id, Event::Turn));
-                }
-                EventFlags::IN
+                entry.queued = true;
+                self.run_queue.push_back((id, Event::Turn));
+                entry.watched
             }
             Next::Close => return drop(self.connections.remove(&id)),
         };
@@ -296,25 +303,25 @@ impl Worker {
         }
     }
 
-    /// Queues [`Event::Overdue`] for the connections whose deadline has passed by `now`, makes room
+    /// Queues [`Event::Overdue`] for the connections whose deadline has passed by then, makes room
     /// above the connection limit, and finds out when to look again.
-    fn end_overdue(&mut self, now: Instant, context: &mut LoopContext<'_>) {
+    fn end_overdue(&mut self, until: Instant, context: &mut LoopContext<'_>) {
         let options = &context.shared.service.options;
         let is_overdue = |entry: &Entry| {
             let deadline = entry.connection.deadline(context.phase, options);
-            deadline.is_some_and(|deadline| deadline <= now)
+            deadline.is_some_and(|deadline| deadline <= until)
         };
         let overdue = self.connections.iter().filter(|(_, entry)| is_overdue(entry));
         let overdue: Vec<u64> = overdue.map(|(id, _)| *id).collect();
         self.queue_all(overdue, Event::Overdue);
         if context.phase == Phase::AboveLimit {
-            self.make_room(now, context);
+            self.make_room(until, context);
         }
         let deadlines =
             self.connections.values().filter_map(|entry| entry.connection.next_check(context));
-        let first = deadlines.min().map(|first| first.max(now + TICK));
+        let first = deadlines.min().map(|first| first.max(until + TICK));
         self.next_check =
-            if context.phase == Phase::AboveLimit { Some(now + ABOVE_LIMIT_TICK) } else { first };
+            if context.phase == Phase::AboveLimit { Some(until + ABOVE_LIMIT_TICK) } else { first };
     }
 
     /// Sends [`Event::Evicted`] to the connections that have stalled longest: to this worker's

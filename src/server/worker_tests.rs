@@ -153,6 +153,24 @@ fn wake(worker: &mut Worker) {
     pass_at(worker, Instant::now(), |worker, context| worker.serve_pass(&events, context));
 }
 
+/// Otherwise epoll would report it in every pass, in place of others.
+#[test]
+fn a_socket_whose_connection_is_in_the_run_queue_is_taken_out_of_epoll() {
+    let mut worker = worker("#f00");
+    let (mut client, socket) = UnixStream::pair().unwrap();
+    client.write_all("GET /colors/red HTTP/1.1\r\nHost: a\r\n\r\n".repeat(100).as_bytes()).unwrap();
+    add(&worker, socket);
+    wake(&mut worker);
+    let watched = |worker: &Worker| (worker.connections[&1].queued, worker.connections[&1].watched);
+    assert!(watched(&worker).0);
+    pass_at(&mut worker, Instant::now(), |worker, context| {
+        worker.serve(1, Event::Socket, context);
+    });
+    assert_eq!(watched(&worker), (true, EventFlags::empty()));
+    (0..10).for_each(|_| wake(&mut worker));
+    assert_eq!(watched(&worker), (false, EventFlags::IN));
+}
+
 /// However many connections have work, the worker looks for others in between.
 #[test]
 fn a_pass_ends_though_there_is_more_to_do() {

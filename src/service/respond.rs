@@ -44,7 +44,7 @@ impl Service {
         // ReplaceAll frees the list before it, which may be long.
         let takes_long =
             content.len() > PARSED_AT_ONCE_BYTES_MAX || operation == Operation::ReplaceAll;
-        if !context.may_take_long && !request.is_safe() && takes_long {
+        if context.long_since.is_none() && !request.is_safe() && takes_long {
             return Answer::TakesLong;
         }
         let find = |name: &str| self.store.list.find(name);
@@ -89,8 +89,10 @@ impl Service {
         let list = &self.store.list;
         let envelope = match list.ready_envelope() {
             Some(envelope) => envelope,
-            None if !context.may_take_long => return Answer::TakesLong,
-            None => Arc::clone(list.version().envelope()),
+            None => match context.long_since {
+                Some(since) => list.envelope_since(since),
+                None => return Answer::TakesLong,
+            },
         };
         read_or_wait(request, envelope, || Subject::List)
     }
@@ -130,7 +132,7 @@ impl Service {
             return Answer::Save(change);
         }
         let list = &self.store.list;
-        if !context.may_take_long && list.takes_long(&change) {
+        if context.long_since.is_none() && list.takes_long(&change) {
             return Answer::TakesLong;
         }
         Answer::Ready(self.respond_to_outcome(Ok(list.change(&change))))

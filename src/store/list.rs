@@ -1,20 +1,13 @@
 //! The list that everybody sees: one mutex around its current version, which all workers share.
 //! Knows no disk.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::mem::replace;
-use std::sync::atomic::{
-    AtomicUsize,
-    Ordering::{Acquire, Release},
-};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Instant;
 
+use super::old::{OldRepresentations, PartlySent};
 use super::{Change, Color, ColorList, Edit, Outcome};
 use crate::representation::Representation;
-
-/// The limit for old representations, which clients are still being sent and the list does not have
-/// any more, is at least this many times the longest of them. So a single one is never withdrawn.
-const LONGEST_FACTOR: usize = 2;
 
 /// How often [`SharedList::change_list`] tries a change. Each try decides without the lock, and is
 /// in vain if the list has changed meanwhile.
@@ -22,34 +15,24 @@ const TRIES_MAX: usize = 3;
 
 pub(crate) struct SharedList {
     current: Mutex<ColorList>,
-    /// What clients have received a part of, in the order in which they did: one entry for each
-    /// [`PartlySent`].
-    partly_sent: Mutex<BTreeMap<u64, Arc<Representation>>>,
-    /// How many representations were withdrawn so far.
-    withdrawn: AtomicUsize,
-    /// Limit for old representations in bytes, unless [`LONGEST_FACTOR`] makes it higher.
-    old_max: usize,
+    /// What [`SharedList::envelope_since`] last returned, and when it began to read that version.
+    latest: Mutex<(Instant, Weak<Representation>)>,
+    pub(crate) old: Arc<OldRepresentations>,
     notify: ChangeListener,
 }
 
-/// A client that has received a part of a representation, until this is dropped.
-pub(crate) struct PartlySent {
-    list: Arc<SharedList>,
-    number: u64,
-}
-
-/// Called after each new version is there to be read, with the edits that have led to it. If the
-/// list was replaced, or another program has changed it, that is [`Edit::ReplaceAll`].
+/// Called after each new version is there to be read, with the edits that have led to it. That
+/// is [`Edit::ReplaceAll`] if another program has changed the list, or where a new list has too
+/// little in common with the one before.
 pub(crate) type ChangeListener = Box<dyn Fn(&[Edit]) + Send + Sync>;
 
 impl SharedList {
+    /// `old_max`: see [`OldRepresentations::new`].
     pub(super) fn new(colors: ColorList, old_max: usize, notify: ChangeListener) -> Self {
-        let current = Mutex::new(colors);
         Self {
-            current,
-            partly_sent: Mutex::default(),
-            withdrawn: AtomicUsize::new(0),
-            old_max,
+            current: Mutex::new(colors),
+            latest: Mutex::new((Instant::now(), Weak::new())),
+            old: Arc::new(OldRepresentations::new(old_max)),
             notify,
         }
     }
@@ -89,67 +72,33 @@ impl SharedList {
         Some(Arc::clone(short.envelope()))
     }
 
-    /// Notes that a client has received a part of a representation, and waits for the rest. `None`
-    /// if that is never withdrawn.
+    /// The envelope of a version that is not older than this time. So of many requests that wait for
+    /// one envelope, the first has it made. On one thread at a time.
+    pub(crate) fn envelope_since(&self, since: Instant) -> Arc<Representation> {
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let (read_at, envelope) = &*latest;
+        if let Some(envelope) = envelope.upgrade().filter(|_| *read_at >= since) {
+            return envelope;
+        }
+        let read_at = Instant::now();
+        let envelope = Arc::clone(self.version().envelope());
+        *latest = (read_at, Arc::downgrade(&envelope));
+        envelope
+    }
+
+    /// Notes that a client has received a part of a representation. `None` if that is never
+    /// withdrawn.
     pub(crate) fn note_partly_sent(
-        self: &Arc<Self>,
+        &self,
         representation: &Arc<Representation>,
     ) -> Option<PartlySent> {
-        if !representation.may_be_withdrawn() {
-            return None;
-        }
-        let number = {
-            let mut partly_sent = self.lock_partly_sent();
-            let number = partly_sent.last_key_value().map_or(0, |(last, _)| last + 1);
-            partly_sent.insert(number, Arc::clone(representation));
-            number
-        };
+        let sent = self.old.note(representation);
         self.withdraw_old();
-        Some(PartlySent { list: Arc::clone(self), number })
+        sent
     }
 
-    fn lock_partly_sent(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Representation>>> {
-        self.partly_sent.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// How many representations were withdrawn so far. When this changes, a worker has to look
-    /// whether its connections send one of them.
-    pub(crate) fn withdrawn(&self) -> usize {
-        self.withdrawn.load(Acquire)
-    }
-
-    /// Withdraws old representations if they take more than `old_max` and [`LONGEST_FACTOR`] times
-    /// the longest. Begins with those that were partly sent first, and ends at half of this limit.
-    /// The workers then close the connections that send those withdrawn.
     fn withdraw_old(&self) {
-        let mut sent: Vec<_> = {
-            let partly_sent = self.lock_partly_sent();
-            let bytes: usize = partly_sent.values().map(|sent| sent.bytes().len()).sum();
-            if bytes <= self.old_max {
-                return;
-            }
-            partly_sent.values().cloned().collect()
-        };
-        // Many clients may be sent the same.
-        let mut known = BTreeSet::new();
-        sent.retain(|sent| known.insert(Arc::as_ptr(sent)));
-        let version = self.version();
-        let is_old = |sent: &&Arc<Representation>| !sent.is_withdrawn() && !version.contains(sent);
-        let old: Vec<_> = sent.iter().filter(is_old).collect();
-        let lengths = old.iter().map(|representation| representation.bytes().len());
-        let max = self.old_max.max(LONGEST_FACTOR * lengths.clone().max().unwrap_or(0));
-        let mut bytes: usize = lengths.sum();
-        if bytes <= max {
-            return;
-        }
-        for representation in old {
-            if bytes <= max / 2 {
-                break;
-            }
-            representation.withdraw();
-            self.withdrawn.fetch_add(1, Release);
-            bytes -= representation.bytes().len();
-        }
+        self.old.withdraw(|| self.version());
     }
 
     /// Whether a condition may make a change slow to decide on: it needs the tag of a long list,
@@ -237,19 +186,11 @@ impl SharedList {
     }
 }
 
-impl Drop for PartlySent {
-    fn drop(&mut self) {
-        // Freed without the lock: a long representation takes long.
-        let sent = { self.list.lock_partly_sent().remove(&self.number) };
-        drop(sent);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
     use std::thread;
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use super::super::{Action, Change};
     use super::*;
@@ -301,51 +242,18 @@ mod tests {
     }
 
     #[test]
-    fn old_representations_that_take_too_much_are_withdrawn_and_the_current_one_never() {
-        let long = "x".repeat(1000);
-        let duplicates = (0..2).map(|_| Color::new("long", &long));
-        // Old ones may take 5,200 bytes: two envelopes, which are longer than 2,000 bytes each.
-        let list = SharedList::new(duplicates.collect(), 5200, Box::new(|_| ()));
-        let list = Arc::new(list);
-        let version = list.version();
-        let color = |id| Arc::clone(&version.get(id).unwrap().json);
-        let current = [color(1), color(2)];
-        let _sent: Vec<_> =
-            current.iter().map(|color| list.note_partly_sent(color).unwrap()).collect();
-        let page = Arc::new(Representation::new(long.into_bytes()));
-        assert!(list.note_partly_sent(&page).is_none());
-        let mut old = Vec::new();
-        for (number, expected) in [0, 0, 2, 2, 4].into_iter().enumerate() {
-            let envelope = list.envelope();
-            // two clients are sent the same
-            let sent = [(); 2].map(|()| list.note_partly_sent(&envelope));
-            old.push((envelope, sent));
-            append(&list, &number.to_string());
-            let withdrawn: Vec<_> = old.iter().map(|(old, _)| old.is_withdrawn()).collect();
-            let first: Vec<_> = (0..old.len()).map(|place| place < expected).collect();
-            assert_eq!(withdrawn, first);
-        }
-        assert!(!current.iter().any(|color| color.is_withdrawn()));
-        // what nobody is sent takes nothing
-        drop(old);
-        assert_eq!(list.lock_partly_sent().len(), 2);
-        let envelope = list.envelope();
-        let _sent = list.note_partly_sent(&envelope);
-        append(&list, "last");
-        assert!(!envelope.is_withdrawn());
-    }
-
-    #[test]
-    fn one_old_representation_may_be_sent_to_its_end() {
-        let colors = [Color::new("a", "")].into_iter().collect();
-        let list = Arc::new(SharedList::new(colors, 0, Box::new(|_| ())));
-        let sent = [0, 1].map(|number: usize| {
-            let envelope = list.envelope();
-            let sent = list.note_partly_sent(&envelope);
-            append(&list, &number.to_string());
-            (envelope, sent)
-        });
-        assert_eq!(sent.map(|(envelope, _)| envelope.is_withdrawn()), [false, false]);
+    fn who_waits_for_an_envelope_gets_one_that_is_not_older() {
+        let list = list(3);
+        let before = Instant::now();
+        let first = list.envelope_since(before);
+        append(&list, "a");
+        assert!(Arc::ptr_eq(&first, &list.envelope_since(before)));
+        let second = list.envelope_since(Instant::now());
+        assert_eq!(second, list.envelope());
+        assert_ne!(second, first);
+        drop((first, second));
+        append(&list, "b");
+        assert_eq!(list.envelope_since(before), list.envelope(), "nobody has the last one");
     }
 
     #[test]

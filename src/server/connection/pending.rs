@@ -71,8 +71,10 @@ impl Connection {
             Answer::TakesLong => {
                 self.output.send(&self.socket)?;
                 let request = Arc::clone(&pending.request);
-                let request_context =
-                    RequestContext { checks_host: self.checks_host, may_take_long: true };
+                let request_context = RequestContext {
+                    checks_host: self.checks_host,
+                    long_since: Some(Instant::now()),
+                };
                 context.answer_on_pool(move |service| service.respond(&request, request_context));
             }
             Answer::Save(change) => {

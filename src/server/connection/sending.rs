@@ -96,7 +96,7 @@ impl Connection {
         since: Instant,
         context: &LoopContext<'_>,
     ) -> io::Result<Transition> {
-        if self.output.is_queued() {
+        if self.output.is_long() {
             // A long content is sent from the run queue, after all that is short.
             return Ok(Transition(State::Sending { then, since: context.now }, Next::Queue));
         }
