@@ -14,14 +14,14 @@ const LONGEST_FACTOR: usize = 2;
 
 pub(crate) struct OldRepresentations {
     /// What clients have received a part of, current or old, by its address.
-    partly_sent: Mutex<BTreeMap<usize, Sent>>,
+    partly_sent: Mutex<BTreeMap<usize, Reading>>,
     /// How many were withdrawn so far.
     withdrawn: AtomicUsize,
     /// Limit in bytes.
     max: usize,
 }
 
-struct Sent {
+struct Reading {
     representation: Arc<Representation>,
     /// How many clients are being sent it.
     clients: usize,
@@ -41,7 +41,7 @@ impl OldRepresentations {
         Self { partly_sent: Mutex::default(), withdrawn: AtomicUsize::new(0), max }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, Sent>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, Reading>> {
         self.partly_sent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -58,7 +58,7 @@ impl OldRepresentations {
         let mut partly_sent = self.lock();
         let number = 1 + partly_sent.values().map(|sent| sent.number).max().unwrap_or(0);
         let representation = || Arc::clone(representation);
-        let new = || Sent { representation: representation(), clients: 0, number };
+        let new = || Reading { representation: representation(), clients: 0, number };
         partly_sent.entry(address).or_insert_with(new).clients += 1;
         Some(PartlySent { old: Arc::clone(self), address })
     }
@@ -74,11 +74,11 @@ impl OldRepresentations {
     pub(super) fn withdraw(&self, version: impl FnOnce() -> ColorList) {
         let mut sent: Vec<_> = {
             let partly_sent = self.lock();
-            let bytes = |sent: &Sent| sent.representation.bytes().len();
+            let bytes = |sent: &Reading| sent.representation.bytes().len();
             if partly_sent.values().map(bytes).sum::<usize>() <= self.max {
                 return;
             }
-            let numbered = |sent: &Sent| (sent.number, Arc::clone(&sent.representation));
+            let numbered = |sent: &Reading| (sent.number, Arc::clone(&sent.representation));
             partly_sent.values().map(numbered).collect()
         };
         sent.sort_unstable_by_key(|(number, _)| *number);
