@@ -38,11 +38,11 @@
 //! # Locks
 //!
 //! Each lock is held for a moment: nothing is sent, saved or logged under it, and no whole list is
-//! made, hashed or freed. There are two exceptions. [`Shared::making_room`] is held while
+//! made, hashed or freed. There are three exceptions. [`Shared::making_room`] is held while
 //! connections are answered and closed, but no thread waits for it. The locks of
-//! `ColorList::envelope` and `Representation::tag` are held while a list is made or hashed. The
-//! crates have locks of their own: around the queue of the pool, and around the log, whose lines go
-//! to a channel.
+//! `ColorList::envelope` and `Representation::tag`, and `SharedList::latest`, are held while a list
+//! is made or hashed. The crates have locks of their own: around the queue of the pool, and around
+//! the log, whose lines go to a channel.
 //!
 //! - [`Shared::making_room`]: only one worker at a time closes connections to make room; the others
 //!   go on without it. The locks marked with * may be taken inside it.

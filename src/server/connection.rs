@@ -220,7 +220,8 @@ impl Connection {
             (State::Watching(watching), Event::Overdue) => self.end_watch(*watching, context),
             (State::Watching(watching), Event::Evicted) => {
                 let transition = self.end_watch(*watching, context)?;
-                // A long answer is made or sent first. Then the connection closes.
+                // A long answer is made or sent first. Then the connection closes, unless there is
+                // room again.
                 if let Transition(State::AwaitingAnswer(_) | State::Sending { .. }, _) = transition
                 {
                     return Ok(transition);

@@ -166,8 +166,7 @@ impl SocketFile {
         rustix::fs::fchmod(socket, Mode::from_raw_mode(mode))?;
         // bind(2) fails if there is a file.
         remove_stale(path, &address)?;
-        // The umask is that of the whole process. The only other thread, that of the log, makes no
-        // files.
+        // The umask is that of the whole process. No other thread makes files by now.
         let umask = rustix::process::umask(Mode::empty());
         let bound = socket.bind(&address);
         rustix::process::umask(umask);

@@ -280,6 +280,7 @@ impl Worker {
         let wanted = match next {
             Next::Epoll(flags) => flags,
             Next::Queue => {
+                debug_assert!(!entry.queued, "its turn has come, or it awaited mail");
                 entry.queued = true;
                 self.run_queue.push_back((id, Event::Turn));
                 entry.watched

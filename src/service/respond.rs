@@ -174,7 +174,12 @@ impl Service {
                 Response { status: StatusCode(201), fields, ..changed(color, log_detail) }
             }
             Ok(Outcome::Updated(color)) => {
-                let log_detail = detail(&|| format!("value {}", excerpt(&color.fields().value)));
+                let log_detail = detail(&|| match color.json.bytes().len() {
+                    0..=PARSED_AT_ONCE_BYTES_MAX => {
+                        format!("value {}", excerpt(&color.fields().value))
+                    }
+                    length => format!("value of some {length} bytes"),
+                });
                 changed(color, log_detail)
             }
             Ok(Outcome::Unchanged(color)) => {
