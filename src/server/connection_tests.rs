@@ -360,3 +360,14 @@ fn long_content_is_sent_when_its_turn_comes() {
     assert_eq!(pair.handle_event(Event::Turn), Next::Epoll(EventFlags::OUT));
     assert_eq!(pair.client.read(&mut received).unwrap(), 1000);
 }
+
+#[test]
+fn a_client_that_does_not_read_is_closed_when_its_responses_take_too_much() {
+    for (others_bytes, expected) in [(0, Next::Epoll(EventFlags::OUT)), (9_900, Next::Close)] {
+        let mut pair = Pair::new("1");
+        let mut others = Quota::new(Arc::clone(&pair.shared), 0);
+        others.set_memory(others_bytes);
+        let metrics = "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n".repeat(100);
+        assert_eq!(pair.send(1, &metrics), expected);
+    }
+}

@@ -135,6 +135,10 @@ impl Connection {
         context: &LoopContext<'_>,
     ) -> io::Result<Transition> {
         if sent != Sent::All {
+            // What the client has not read takes memory until then.
+            if self.quota.would_exceed(self.output.memory()) {
+                return Ok(self.close(Closing::NoRoom, context));
+            }
             self.output.note_partly_sent(&context.shared.service.store.list);
             let next =
                 if sent == Sent::Enough { Next::Queue } else { Next::Epoll(EventFlags::OUT) };
