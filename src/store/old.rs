@@ -107,10 +107,10 @@ impl Drop for PartlySent {
         let Some(sent) = partly_sent.get_mut(&self.address) else { return };
         sent.clients -= 1;
         if sent.clients == 0 {
-            let unsent = partly_sent.remove(&self.address);
+            let removed = partly_sent.remove(&self.address);
             // Freed without the lock: a long representation takes long.
             drop(partly_sent);
-            drop(unsent);
+            drop(removed);
         }
     }
 }
