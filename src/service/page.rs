@@ -49,9 +49,9 @@ const HTML: &str = concat!(
 /// hash.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'sha256-",
-    "nfR0TgqrqIkHmo6iT2NgKjQc6be3Z5Rq2t8VNRNgeUM=",
+    "U4e0ht6eE2urJhSLNx/2phtJrv7Rj4E3HnGcuZb+rhM=",
     "'; style-src 'sha256-",
-    "PUET4pljKCiT9jewCbCVYaifWARJB5HVKt0FQV/jh04=",
+    "XdCyjdTfpj8Ha5hrG6x82an5QynYTUEVVDO6s9k3wSY=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 );

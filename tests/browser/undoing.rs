@@ -70,6 +70,8 @@ fn quick_presses_delete_one_color_each_and_undo_puts_them_back_where_they_were()
         json!(true),
         "nothing to undo yet"
     );
+    let is_quiet = "const [undo, save] = ['#undo', '#saveJson'].map(item => getComputedStyle(document.querySelector(item)).color); return undo !== save";
+    browser.expect_value(is_quiet, true);
     hold(&browser, "DELETE");
     browser.focus("ink");
     browser.press(&[DELETE, DELETE, DELETE]);

@@ -74,8 +74,8 @@ at.saveJson.onclick = () => download('colors.json', 'application/json', `${JSON.
 at.saveCss.onclick = () => {
 	const properties = entries.map(({name, value}) => ({name: CSS.escape('--' + name), value}));
 	const lines = entriesOf(properties).map(({name, value, nth}) => {
-		const isWhole = nth === 1 && name !== '--' && lookOf(value).css;
-		return isWhole ? `  ${name}: ${value};` : `  /* left out: ${name} */`;
+		const why = name === '--' ? 'it has no name' : nth > 1 ? 'an earlier color has this name' : !lookOf(value).css && 'its value is no CSS color';
+		return why ? `  /* ${name} is left out: ${why} */` : `  ${name}: ${value};`;
 	});
 	download('colors.css', 'text/css', `:root {\n${lines.join('\n')}\n}\n`);
 };
