@@ -9,9 +9,11 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::parser::ValueSource;
 use clap::{
-    Arg, ArgAction, Command, CommandFactory as _, FromArgMatches as _, Parser, ValueEnum, ValueHint,
+    Arg, ArgAction, ArgMatches, Command, CommandFactory as _, FromArgMatches as _, Parser,
+    ValueEnum, ValueHint,
 };
 use log::LevelFilter;
 pub(crate) use values::{BasePath, Endpoint};
@@ -91,7 +93,6 @@ pub(crate) struct Options {
 
     /// Reads of colors and metrics need a token, too
     #[arg(long, value_name = "BOOL", value_parser = bool_parser())]
-    #[arg(requires_if("true", "token_file"))]
     pub(crate) private: bool,
 
     /// Let the web pages of this origin use it; repeatable
@@ -136,7 +137,21 @@ impl Options {
         let matches = command
             .try_get_matches_from_mut(env::args_os())
             .map_err(|error| name_variable(&command, error))?;
-        Ok(Self { warnings: warnings(&command), ..Self::from_arg_matches(&matches)? })
+        let options = Self { warnings: warnings(&command), ..Self::from_arg_matches(&matches)? };
+        match options.missing_protection() {
+            None => Ok(options),
+            Some((id, missing)) => {
+                let said = given_name(&command, &matches, id);
+                let message = format!("{said} protects nothing without {missing}");
+                Err(command.error(ErrorKind::MissingRequiredArgument, message))
+            }
+        }
+    }
+
+    /// An option that asks for protection that the others do not give, and what is missing. Looks
+    /// at the parsed values: many words and two sources mean the same.
+    fn missing_protection(&self) -> Option<(&'static str, &'static str)> {
+        (self.private && self.token_file.is_none()).then_some(("private", "--token-file"))
     }
 
     /// Whether SIGHUP is handled; otherwise it ends the process. The file of `--follow-token-file`
@@ -209,18 +224,26 @@ fn with_variable(arg: Arg) -> Arg {
 
 /// If an error is about the value of a variable, has it name the variable: clap names the option.
 fn name_variable(command: &Command, mut error: clap::Error) -> clap::Error {
-    let text = |kind| error.get(kind).map(ToString::to_string);
-    let (option, value) = (text(ContextKind::InvalidArg), text(ContextKind::InvalidValue));
-    let is_it = |arg: &&Arg| {
-        let variable = arg.get_env().and_then(env::var_os).unwrap_or_default();
-        let variable = variable.to_string_lossy();
-        option.as_ref() == Some(&arg.to_string())
-            && value.as_ref().is_some_and(|value| variable.split(',').any(|part| part == value))
-    };
+    let option = |error: &clap::Error| error.get(ContextKind::InvalidArg).map(ToString::to_string);
+    // Clap reads variables after the command line. So a mistake there is found without them, too.
+    let alone = Options::command().try_get_matches_from(env::args_os()).err();
+    let named = option(&error);
+    if error.get(ContextKind::InvalidValue).is_none() || alone.as_ref().and_then(option) == named {
+        return error;
+    }
+    let is_it = |arg: &&Arg| named.as_ref() == Some(&arg.to_string());
     if let Some(name) = command.get_arguments().find(is_it).and_then(variable_of) {
         error.insert(ContextKind::InvalidArg, ContextValue::String(name));
     }
     error
+}
+
+/// The option with this id or, if its value is that of its variable, the variable.
+fn given_name(command: &Command, matches: &ArgMatches, id: &str) -> String {
+    let is_variable = matches.value_source(id) == Some(ValueSource::EnvVariable);
+    let arg = command.get_arguments().find(|arg| arg.get_id() == id);
+    let variable = arg.and_then(variable_of).filter(|_| is_variable);
+    variable.unwrap_or_else(|| format!("--{id}"))
 }
 
 /// Warnings about variables that do nothing.

@@ -39,13 +39,46 @@ fn a_mistake_in_variables_is_reported_by_their_names() {
         (&[("COLORS_READ_ONLY", "perhaps")], "invalid value 'perhaps' for 'COLORS_READ_ONLY'"),
         (&[("COLORS_LOG_LEVEL", "inf")], "invalid value 'inf' for 'COLORS_LOG_LEVEL'"),
         (&[("COLORS_LISTEN", "8080,:80")], "invalid value ':80' for 'COLORS_LISTEN': give a port"),
-        (&[("COLORS_PRIVATE", "true")], "the following required arguments were not provided"),
     ] {
         let (code, out, error) = run(&[], variables);
         assert_eq!((code, out.as_str()), (Some(2), ""), "{error}");
         assert!(error.starts_with(&format!("error: {expected}")), "{error}");
         assert!(!error.contains("--max-body"), "{error}");
     }
+}
+
+#[test]
+fn an_empty_option_is_not_blamed_on_its_variable() {
+    for variables in [&[][..], &[("COLORS_DATA", "list.db"), ("COLORS_MAX_BODY", "lots")]] {
+        for option in ["--data", "--seed", "--token-file", "--listen", "--max-body", "--private"] {
+            let (code, _, error) = run(&[&format!("{option}=")], variables);
+            assert_eq!(code, Some(2), "{error}");
+            assert!(!error.contains("COLORS_") && error.contains(&format!("'{option}")), "{error}");
+        }
+    }
+}
+
+#[test]
+fn private_without_tokens_never_starts() {
+    let check = |arguments: &[&str], variables: &[(&str, &str)], said: &str| {
+        let expected = format!("error: {said} protects nothing without --token-file\n");
+        // With --check first: without the refusal, the others would not end.
+        for further in [&["--check"][..], &["--follow", "http://127.0.0.1:1"], &[]] {
+            let (code, out, error) = run(&[arguments, further].concat(), variables);
+            assert_eq!((code, out.as_str()), (Some(2), ""), "{arguments:?}: {error}");
+            assert!(error.starts_with(&expected), "{arguments:?}, {variables:?}: {error}");
+        }
+    };
+    for word in ["true", "yes", "on", "1", "y", "t", "YES", "True"] {
+        check(&[&format!("--private={word}")], &[], "--private");
+        check(&[&format!("--private={word}")], &[("COLORS_PRIVATE", "no")], "--private");
+        check(&[], &[("COLORS_PRIVATE", word)], "COLORS_PRIVATE");
+        // An empty variable is not set.
+        check(&[], &[("COLORS_PRIVATE", word), ("COLORS_TOKEN_FILE", "")], "COLORS_PRIVATE");
+    }
+    check(&["--private"], &[], "--private");
+    let (code, _, error) = run(&["--check", "--private=no"], &[("COLORS_PRIVATE", "1")]);
+    assert_eq!(code, Some(0), "{error}");
 }
 
 #[test]
@@ -151,7 +184,6 @@ fn a_usage_error_exits_with_2_and_says_what_to_give() {
         ("--unix-mode rw", "give an octal number from 0 to 777, as in 0660"),
         ("--log-level inf", "a similar value exists: 'info'"),
         ("--log-level x", "[possible values: off, error, warn, info, debug]"),
-        ("--private", "required arguments were not provided:\n  --token-file <FILE>\n"),
         ("--dump", "required arguments were not provided:\n  --data <FILE>\n"),
         ("--follow-token-file f", "required arguments were not provided:\n  --follow <URL>\n"),
         ("--follow colors.example.org", "as in http://colors.example.org:8080"),
