@@ -67,7 +67,7 @@ pub(crate) struct Options {
     #[arg(value_parser = BasePath::parse)]
     pub(crate) base_path: BasePath,
 
-    /// Event loops, one thread each [default: one per processor, >= 2]
+    /// Event loops, one thread each [default: one per processor but one]
     #[arg(long, value_name = "N", value_parser = parse_workers)]
     pub(crate) workers: Option<usize>,
 
@@ -161,9 +161,11 @@ impl Options {
     }
 
     pub(crate) fn worker_count(&self) -> usize {
-        // At least two by default: while one makes an answer that is only just not long, the other
-        // serves.
-        let of_system = || available_parallelism().map_or(2, |count| count.get().clamp(2, 256));
+        // A worker never sleeps under full load. Without a processor for the kernel's network, the
+        // writer, long answers and other programs, the system sets a worker aside for some
+        // milliseconds again and again, and all its connections wait.
+        let of_system =
+            || available_parallelism().map_or(1, |count| (count.get() - 1).clamp(1, 256));
         self.workers.unwrap_or_else(of_system)
     }
 }

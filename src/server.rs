@@ -7,7 +7,10 @@
 //!   reads tokens again and sends heartbeats. It waits in poll(2), at the start for FILE or the
 //!   service that is followed, and at the stop for connections and the writer.
 //! - **The workers** receive, answer and send. Their number is `--workers`, or one for each
-//!   processor, at least 2 and at most 256. They wait in epoll_wait(2).
+//!   processor but one, from 1 to 256. They wait in epoll_wait(2). The processor that is left is
+//!   for the kernel's network, the writer, long answers, and the other programs of the host: a
+//!   worker never sleeps under full load, so one that shares its processor is set aside for some
+//!   milliseconds at a time, and all its connections wait.
 //! - **One more** makes the answers that take long, one after the other.
 //! - **The writer**, with `--data`, saves changes and closes the database. It waits for the disk,
 //!   for locks of other programs, and for its channel.

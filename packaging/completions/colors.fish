@@ -5,7 +5,7 @@ complete -c colors -l data -d 'SQLite database of the list: a change is saved, t
 complete -c colors -l follow -d 'Keep a copy of the list of the service there' -r -f
 complete -c colors -l follow-token-file -d 'Token for that service; read again whenever it is sent' -r -F
 complete -c colors -l base-path -d 'Path that everything is served below, as in /api' -r -f
-complete -c colors -l workers -d 'Event loops, one thread each [default: one per processor, >= 2]' -r -f
+complete -c colors -l workers -d 'Event loops, one thread each [default: one per processor but one]' -r -f
 complete -c colors -l max-body -d 'Longest content of a request, at most 16 MiB' -r -f
 complete -c colors -l request-timeout -d 'Longest wait for a request, or for a client to read' -r -f
 complete -c colors -l keep-alive -d 'Longest time between two requests on a connection' -r -f
