@@ -65,6 +65,8 @@ const clipped = rgb => rgb.map(channel => Math.max(0, Math.min(channel, 1)));
 const isClipped = ({rgb}) => rgb.some(channel => Math.abs(channel - 0.5) * 255 > 128);
 const bytesOf = channels => clipped(channels).map(channel => Math.round(channel * 255));
 const hexOf = channels => '#' + bytesOf(channels).map(byte => byte.toString(16).padStart(2, 0)).join('');
+/* What colors have in common that are the same in 8 bits, also outside of sRGB. */
+const in8Bits = ({css, rgb, alpha}) => css && [...rgb, alpha].map(channel => Math.round(channel * 255)).join();
 
 /* A color in the four forms in which CSS is mostly written (CSS Color 4 §4 to §9), by name; all but the last are the nearest in sRGB. CSS clamps the lightness of the last. */
 function formsOf({rgb, alpha, lightness, chroma, angle}) {

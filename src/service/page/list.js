@@ -88,18 +88,20 @@ function arrange() {
 	draw();
 }
 
-/* Finds what has each word of a query in its name or value, whatever case and blanks, a name that is the query first; and if it is a color, what is nearest to it. */
+/* Finds what has each word of a query in its name or value, whatever case and blanks, a name that is the query first; and if it is a color, what is the same in 8 bits, however written, and what is nearest to it. */
 function found(query) {
 	const plain = text => text.toLowerCase().replace(/\s+/g, '');
 	const sort = orders[at.order.value];
 	if (!query) return [sort([...entries]), []];
 	const look = [query, `rgb(${query})`, `rgb${query}`, /\d/.test(query) ? `#${query}` : ''].map(lookOf).find(({css}) => css);
 	const words = (look ? [query] : query.split(/\s+/)).map(plain);
-	const isHit = entry => words.every(word => (entry.text ??= `${plain(entry.name)}\n${plain(entry.value)}`).includes(word));
+	const textOf = entry => entry.text ??= `${plain(entry.name)}\n${plain(entry.value)}`;
+	const isEqual = ({value}) => look && in8Bits(lookOf(value)) === in8Bits(look);
+	const isHit = entry => isEqual(entry) || words.every(word => textOf(entry).includes(word));
 	const having = sort(entries.filter(isHit));
-	const exact = having.filter(entry => entry.text.startsWith(`${plain(query)}\n`));
+	const exact = having.filter(entry => textOf(entry).startsWith(`${plain(query)}\n`));
 	const near = look ? nearest(look, entries.filter(entry => !isHit(entry))).slice(0, NEAREST) : [];
-	return [[...new Set([...exact, ...having])], near];
+	return [[...new Set([...exact, ...having.filter(isEqual), ...having])], near];
 }
 
 /* Sorts colors by how far they are from a look in OKLab (CSS Color 4 §9), and then in alpha. A browser rounds by less than 1e-5, and one step of 8 bits is more than 7e-5. */
