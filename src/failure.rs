@@ -4,7 +4,8 @@ use std::fmt;
 use std::io::{self, ErrorKind};
 
 use crate::store::json::Place;
-use crate::store::{DatabaseError, JsonError};
+use crate::store::sqlite::DatabaseError;
+use crate::store::{JsonError, StorageError};
 
 /// Why the process cannot start or go on. The log gets this as one line, and the exit code is 1.
 pub(crate) enum Failure {
@@ -12,8 +13,8 @@ pub(crate) enum Failure {
     SeedUnreadable(String, io::Error),
     /// When the seed is not a list of colors in JSON.
     Malformed(String, JsonError),
-    /// When the database cannot be locked, opened, read or created.
-    Database(String, DatabaseError),
+    /// When the list cannot be read from where it is kept, or made there.
+    Storage(String, StorageError),
     /// When a start needs the list of the service of `--follow`, which does not answer with one.
     CannotFollow(String, String),
     /// When the token file cannot be read, has a malformed line, or has no token.
@@ -40,10 +41,10 @@ impl fmt::Display for Failure {
                 Some(Place { line, column }) => write!(f, "{file}:{line}:{column}: {reason}"),
                 None => write!(f, "{file}: {reason}"),
             },
-            Self::Database(file, error @ DatabaseError::Busy) => {
+            Self::Storage(file, error @ StorageError::Sqlite(DatabaseError::Busy)) => {
                 write!(f, "cannot use {file}: {error}, or name another file with --data")
             }
-            Self::Database(file, error) => write!(f, "cannot use {file}: {error}"),
+            Self::Storage(place, error) => write!(f, "cannot use {place}: {error}"),
             Self::CannotFollow(url, reason) => write!(
                 f,
                 "cannot follow {url}: {reason}; a start that has no copy of its list in --data \

@@ -47,16 +47,18 @@
 //!   - `json`: content and files that become colors
 //!   - `change`: what a change does to a version
 //!   - `difference`: the edits that lead from one list to another
-//!   - `writer`: group commit, and looks for what other programs have committed
-//!   - `database`: which of the files below one needs for what, and the locks on FILE
-//!   - `database/data_path`: what is at the path of `--data`, before SQLite opens it
-//!   - `database/new_file`: makes FILE at the first start
-//!   - `database/locks`: keeps out a second service, and waits for what is busy
-//!   - `database/open_database`: an open database, its reads and saves
-//!   - `database/rows`: the table of colors in SQL
-//!   - `database/wal_files`: FILE, FILE-wal and FILE-shm of a database that is open
-//!   - `database/database_status`: whether the database can be saved to
-//!   - `database/error`: why a database cannot be used
+//!   - `writer`: group commit, and looks for what others have committed
+//!   - `engine`: what the writer needs of a storage engine
+//!   - `storage_status`: whether changes can be saved
+//!   - `sqlite`: which of the files below one needs for what, and the locks on FILE
+//!   - `sqlite/data_path`: what is at the path of `--data`, before SQLite opens it
+//!   - `sqlite/new_file`: makes FILE at the first start
+//!   - `sqlite/locks`: keeps out a second service, and waits for what is busy
+//!   - `sqlite/open_database`: an open database, its reads and saves
+//!   - `sqlite/sqlite_engine`: the same as a storage engine
+//!   - `sqlite/rows`: the table of colors in SQL
+//!   - `sqlite/wal_files`: FILE, FILE-wal and FILE-shm of a database that is open
+//!   - `sqlite/error`: why a database cannot be used
 //! - `metrics`: what is counted
 //! - `http`: RFC 9110 and 9112 on values
 //!   - `parser`: bytes to requests, or why they are none
@@ -111,7 +113,7 @@
 //! 1. A signal makes a stream readable; `AcceptLoop::run` returns.
 //! 2. `AcceptLoop::stop` sets `Phase::Stopping`, in which connections end. It waits until no
 //!    connection is left, or until the time for that is over.
-//! 3. `Store::close` has the writer save what is queued and close the database.
+//! 3. `Store::close` has the writer save what is queued and close the storage.
 
 #![forbid(unsafe_code)]
 
@@ -159,12 +161,12 @@ use crate::signals::Signals;
 /// Bytes of stack of each thread of the pool. The deepest call needs a quarter of that.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// How long after the signal the process stops waiting for the database to be closed. A start
-/// waits longer for a predecessor that stops: `LOCK_TIME` in `database/locks`.
+/// How long after the signal the process stops waiting for the storage to be closed. A start
+/// waits longer for a predecessor that stops: `LOCK_TIME` in `sqlite/locks`.
 const STOP_TIME: Duration = Duration::from_millis(4500);
 
 /// The part of [`STOP_TIME`] that connections cannot use up. It is for the writer, which saves what
-/// is queued and closes the database.
+/// is queued and closes the storage.
 const CLOSE_TIME: Duration = Duration::from_millis(500);
 
 /// Runs the service until it is told to stop, or runs `--check` or `--dump`. Exit codes: 0, 1 for a

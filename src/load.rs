@@ -8,9 +8,8 @@ use std::path::{Path, PathBuf};
 use crate::failure::Failure;
 use crate::follower::Follower;
 use crate::options::Options;
-use crate::store::{
-    ChangeListener, ColorList, Database, DatabaseError, Store, Writer, database, json,
-};
+use crate::store::sqlite::{Database, DatabaseError, SqliteEngine};
+use crate::store::{ChangeListener, ColorList, Store, Writer, json, sqlite};
 
 /// The seed if no option names one. A service that is started in a checkout finds this file.
 const SEED_FILE: &str = "seed/colors.json";
@@ -40,10 +39,10 @@ pub(crate) enum Source {
 
 impl Source {
     /// Locks FILE if it exists. While another process of the service has the lock, waits no longer
-    /// than [`database`] says: that process may be stopping.
+    /// than [`sqlite`] says: that process may be stopping.
     pub(crate) fn lock(&mut self) -> Result<(), Failure> {
         if let Self::Database { given, path, lock, .. } = self {
-            *lock = database::lock_file(path).map_err(|error| unusable(given, error))?;
+            *lock = sqlite::lock_file(path).map_err(|error| unusable(given, error))?;
         }
         Ok(())
     }
@@ -73,8 +72,8 @@ pub(crate) fn load_source(
         return first_list(options, follower).map(|(colors, name)| Source::InMemory(colors, name));
     };
     let failed = |error| unusable(file, error);
-    let (path, has_list) = database::locate(file).map_err(failed)?;
-    database::check_writable(&path).map_err(failed)?;
+    let (path, has_list) = sqlite::locate(file).map_err(failed)?;
+    sqlite::check_writable(&path).map_err(failed)?;
     let seed = (!has_list).then(|| first_list(options, follower)).transpose()?;
     let given = file.to_owned();
     Ok(Source::Database { given, path, seed, is_seed_given: options.seed.is_some(), lock: None })
@@ -98,15 +97,16 @@ pub(crate) fn open(
             let failed = |error| unusable(&given, error);
             let (colors, name) = seed.unzip();
             let (lock, is_new) =
-                database::lock_or_make(&path, colors.as_ref(), lock).map_err(failed)?;
+                sqlite::lock_or_make(&path, colors.as_ref(), lock).map_err(failed)?;
             let origin = match name.filter(|_| is_new) {
                 Some(seed) => format!("which was made now from {seed}"),
                 None if is_seed_given => "which was there: --seed is not read".to_owned(),
                 None => "which was there".to_owned(),
             };
             let (database, colors) = Database::open(&given, &path, lock).map_err(failed)?;
+            let engine = Box::new(SqliteEngine::new(database));
             let details = format!("{} kept in {}, {origin}", count(colors.len()), given.display());
-            let (store, writer) = Writer::new(database, colors, old_max, notify);
+            let (store, writer) = Writer::new(engine, colors, old_max, notify);
             Ok(Opened { store, writer: Some(writer), details, path: Some(path), is_new })
         }
     }
@@ -118,7 +118,7 @@ pub(crate) fn check_list(options: &Options) -> Result<String, Failure> {
     match load_source(options, Follower::new(options).as_ref())? {
         Source::InMemory(colors, seed) => Ok(format!("{} from {seed}", count(colors.len()))),
         Source::Database { given, path, seed: Some((colors, seed)), .. } => {
-            database::check_new_file(&path).map_err(|error| unusable(&given, error))?;
+            sqlite::check_new_file(&path).map_err(|error| unusable(&given, error))?;
             Ok(format!("{} from {seed}, for {}", count(colors.len()), given.display()))
         }
         Source::Database { given, path, .. } => {
@@ -137,13 +137,13 @@ pub(crate) fn dump(file: &Path) -> Result<(), Failure> {
 
 /// The list in FILE.
 fn stored(file: &Path) -> Result<ColorList, DatabaseError> {
-    let (path, has_list) = database::locate(file)?;
+    let (path, has_list) = sqlite::locate(file)?;
     if !has_list {
         return Err(DatabaseError::Missing);
     }
-    match database::check_writable(&path) {
+    match sqlite::check_writable(&path) {
         Ok(()) => Database::read_recovering(&path),
-        Err(refused) => database::read_without_writing(&path).map_err(|error| match error {
+        Err(refused) => sqlite::read_without_writing(&path).map_err(|error| match error {
             DatabaseError::Inaccessible => refused,
             error => error,
         }),
@@ -151,7 +151,7 @@ fn stored(file: &Path) -> Result<ColorList, DatabaseError> {
 }
 
 fn unusable(file: &Path, error: DatabaseError) -> Failure {
-    Failure::Database(file.display().to_string(), error)
+    Failure::Storage(file.display().to_string(), error.into())
 }
 
 /// The list for a start that has none yet: that of the service that is followed, or else the seed.

@@ -128,7 +128,7 @@ impl WorkerCounters {
 
 /// What the writer counts. Looks for commits of other programs that fail count as failures.
 #[derive(Debug, Default)]
-pub(crate) struct DatabaseMetrics {
+pub(crate) struct StorageMetrics {
     /// Times of the saves that changed something, without the wait for the write lock.
     pub(crate) durations: Histogram,
     pub(crate) failures: Counter,

@@ -12,7 +12,7 @@
 //!   worker never sleeps under full load, so one that shares its processor is set aside for some
 //!   milliseconds at a time, and all its connections wait.
 //! - **One more** makes the answers that take long, one after the other.
-//! - **The writer**, with `--data`, saves changes and closes the database. It waits for the disk,
+//! - **The writer**, with `--data`, saves changes and closes the storage. It waits for the disk,
 //!   for locks of other programs, and for its channel.
 //! - **The follower**, with `--follow`, asks the other service, and submits its list. It waits for
 //!   that service and for the writer.
@@ -60,7 +60,7 @@
 //! - `ColorList::envelope` * and `Representation::tag` *: each is made once. A worker makes only
 //!   those of short lists (`SharedList::ready_envelope`).
 //! - `Inbox::mail`: what other threads have posted.
-//! - `DatabaseStatus::current`: whether saving works.
+//! - `StorageStatus::current`: whether saving works.
 //! - `FollowStatus::answers`: how the service that is followed answers.
 //!
 //! # Deadlines

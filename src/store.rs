@@ -1,5 +1,5 @@
 //! The list and how it is kept: one mutex around its current version, which all workers share, and
-//! one writer for the database. Of HTTP it knows entity tags and conditions.
+//! one writer for the storage, which an [`Engine`] keeps. Of HTTP it knows entity tags and conditions.
 //!
 //! # Threads
 //!
@@ -19,13 +19,13 @@
 //! # Locks
 //!
 //! In this process: `SharedList::current`, `OldRepresentations::partly_sent` and
-//! `DatabaseStatus::current`, none inside another, and each held for a moment. Under the first, a
+//! `StorageStatus::current`, none inside another, and each held for a moment. Under the first, a
 //! change of one color in a list in memory is decided and applied. The longest work under it is to
 //! hash names, and the JSON of a color of at most 16 KiB: the tag of a longer one is ready
 //! ([`Representation`](crate::representation::Representation)). The JSON and the tag of a list are
 //! made, and whole lists are freed, without these locks. `SharedList::latest` is held while an
 //! envelope is made, by the one thread that makes long ones. The locks on FILE, between processes,
-//! are listed in [`database`].
+//! are listed in [`sqlite`].
 //!
 //! # Deadlines
 //!
@@ -42,16 +42,18 @@
 //! that the kernel does not interrupt: it keeps the process until it returns.
 //!
 //! `/health` reports a save that takes longer than 5 s, until it ends. Of its wait for the lock,
-//! only the last try counts: [`DatabaseStatus`].
+//! only the last try counts: [`StorageStatus`].
 
 mod change;
 mod color;
 mod color_list;
-pub(crate) mod database;
 mod difference;
+mod engine;
 pub(crate) mod json;
 mod list;
 mod old;
+pub(crate) mod sqlite;
+mod storage_status;
 mod writer;
 
 use std::sync::Arc;
@@ -61,10 +63,12 @@ use std::time::Instant;
 pub(crate) use change::{Action, Change, Outcome};
 pub(crate) use color::Color;
 pub(crate) use color_list::{ColorList, Edit};
-pub(crate) use database::{Database, DatabaseError, DatabaseStatus};
+use engine::Engine;
+pub(crate) use engine::StorageError;
 pub(crate) use json::JsonError;
 pub(crate) use list::{ChangeListener, SharedList};
 pub(crate) use old::PartlySent;
+pub(crate) use storage_status::StorageStatus;
 pub(crate) use writer::Writer;
 use writer::WriterMessage;
 
@@ -80,16 +84,16 @@ pub(crate) struct Store {
 #[derive(Clone)]
 pub(crate) enum Storage {
     InMemory,
-    /// In a database. The writer, at the other end of this channel, makes the changes.
-    Database(Sender<WriterMessage>, Arc<DatabaseStatus>),
+    /// By an engine. The writer, at the other end of this channel, makes the changes.
+    Durable(Sender<WriterMessage>, Arc<StorageStatus>),
 }
 
 /// Called with the outcome of a change: when readers see the change, and with `--data` only once it
-/// is on the disk, or when it could not be saved.
-pub(crate) type Deliver = Box<dyn FnOnce(Result<Outcome, DatabaseError>) + Send>;
+/// is durable, or when it could not be saved.
+pub(crate) type Deliver = Box<dyn FnOnce(Result<Outcome, StorageError>) + Send>;
 
 impl Store {
-    /// A list that is in memory alone. [`Writer::new`] makes one with a database. `old_max`: most
+    /// A list that is in memory alone. [`Writer::new`] makes one with an engine. `old_max`: most
     /// bytes of old lists and colors that clients are still being sent.
     pub(crate) fn in_memory(colors: ColorList, old_max: usize, notify: ChangeListener) -> Self {
         let list = Arc::new(SharedList::new(colors, old_max, notify));
@@ -97,16 +101,16 @@ impl Store {
     }
 
     /// Whether saving works; `None` for a list in memory.
-    pub(crate) fn status(&self) -> Option<&DatabaseStatus> {
+    pub(crate) fn status(&self) -> Option<&StorageStatus> {
         match &self.storage {
             Storage::InMemory => None,
-            Storage::Database(_, status) => Some(status),
+            Storage::Durable(_, status) => Some(status),
         }
     }
 
     /// Whether changes have to be saved, and so are made by the writer.
     pub(crate) fn has_writer(&self) -> bool {
-        matches!(self.storage, Storage::Database(..))
+        matches!(self.storage, Storage::Durable(..))
     }
 
     /// Has the writer make a change. Without a writer, makes it at once, however long that takes.
@@ -115,7 +119,7 @@ impl Store {
             Storage::InMemory => {
                 deliver(Ok(self.list.change(&change)));
             }
-            Storage::Database(writer, _) => {
+            Storage::Durable(writer, _) => {
                 // Fails if the writer has ended. Then the service ends, and answers nobody.
                 let _ = writer.send(WriterMessage::Change(change, deliver));
             }
@@ -123,21 +127,21 @@ impl Store {
     }
 
     /// Makes a change, and waits until it is made. Fails if it cannot be saved.
-    pub(crate) fn submit_and_wait(&self, change: Change) -> Result<(), DatabaseError> {
+    pub(crate) fn submit_and_wait(&self, change: Change) -> Result<(), StorageError> {
         let (sender, outcome) = mpsc::channel();
         self.submit(change, Box::new(move |outcome| drop(sender.send(outcome))));
         // Without an outcome, the writer has ended, and the process is about to: nothing failed.
         outcome.recv().map_or(Ok(()), |outcome| outcome.map(drop))
     }
 
-    /// Has the writer save what is queued and close the database. After that, FILE alone is the
+    /// Has the writer save what is queued and close the storage. After that, FILE alone is the
     /// list. Fails with the reason why it may not be, such as that the deadline has passed.
     pub(crate) fn close(&self, deadline: Instant) -> Result<(), String> {
-        let Storage::Database(writer, _) = &self.storage else { return Ok(()) };
+        let Storage::Durable(writer, _) = &self.storage else { return Ok(()) };
         let (sender, closed) = mpsc::channel();
         // Fails if the writer has ended. Then the receiver fails as well, at once.
         let _ = writer.send(WriterMessage::Close(sender));
         let result = closed.recv_timeout(deadline.saturating_duration_since(Instant::now()));
-        result.unwrap_or_else(|_| Err("the database was not closed in time".to_owned()))
+        result.unwrap_or_else(|_| Err("the storage was not closed in time".to_owned()))
     }
 }

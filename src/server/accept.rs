@@ -21,7 +21,7 @@ use crate::logging;
 use crate::server_state::Phase;
 use crate::service_manager::{self, Watchdog};
 use crate::signals::Signals;
-use crate::store::DatabaseStatus;
+use crate::store::StorageStatus;
 
 /// How long after the signal connections are still accepted from the queues of the kernel.
 const LAST_ACCEPTS: Duration = Duration::from_secs(2);
@@ -61,7 +61,7 @@ impl AcceptLoop {
         service_manager::ready();
         while !self.accept_ready(signals)? {
             let status = self.shared.service.store.status();
-            let save_time = status.map(DatabaseStatus::elapsed).unwrap_or_default();
+            let save_time = status.map(StorageStatus::elapsed).unwrap_or_default();
             self.watchdog.tick(Instant::now(), save_time, |ping| {
                 self.workers
                     .iter()

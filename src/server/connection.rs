@@ -26,7 +26,7 @@ use crate::metrics::Closing;
 use crate::options::Options;
 use crate::server_state::Phase;
 use crate::service::{Answer, RequestContext};
-use crate::store::{DatabaseError, Outcome};
+use crate::store::{Outcome, StorageError};
 
 /// Bytes received at a time, unless more bytes of a content are missing. A request of curl has 84.
 const RECEIVE_BYTES: usize = 4096;
@@ -167,7 +167,7 @@ impl Connection {
     /// Goes on with the request on whose change the writer has decided.
     pub(super) fn handle_outcome(
         &mut self,
-        outcome: Result<Outcome, DatabaseError>,
+        outcome: Result<Outcome, StorageError>,
         context: &mut LoopContext<'_>,
     ) -> Next {
         let Some(pending) = self.take_pending() else { return Next::Close };

@@ -10,7 +10,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::limits::Quota;
 use crate::service::Answer;
-use crate::store::{DatabaseError, Outcome};
+use crate::store::{Outcome, StorageError};
 
 pub(super) struct Inbox {
     mail: Mutex<Vec<Mail>>,
@@ -25,7 +25,7 @@ pub(super) enum Mail {
     Answer(u64, Answer),
     /// From the writer, for the connection with this id: what came of a change, or why it could not
     /// be saved.
-    Outcome(u64, Result<Outcome, DatabaseError>),
+    Outcome(u64, Result<Outcome, StorageError>),
     /// From the accept loop: the token of a request that waits may not be valid any more.
     TokensChanged,
     /// From the accept loop. The worker drops it, which shows that the worker is not stuck.

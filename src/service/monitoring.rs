@@ -13,10 +13,10 @@ use super::respond::read;
 use crate::follow_status::FollowStatus;
 use crate::http::{Content, METHODS, MediaType, Request, Response, rfc3339};
 use crate::logging;
-use crate::metrics::{BOUNDS, CLASSES, Closing, Counter, DatabaseMetrics, FIRST_BOUND, Histogram};
+use crate::metrics::{BOUNDS, CLASSES, Closing, Counter, FIRST_BOUND, Histogram, StorageMetrics};
 use crate::representation::Representation;
 use crate::server_state::Phase;
-use crate::store::DatabaseStatus;
+use crate::store::StorageStatus;
 
 /// The metric families, one per line: name, type and help.
 const FAMILIES: &str = "\
@@ -57,7 +57,7 @@ impl Service {
         let is_stopping = self.state.phase() == Phase::Stopping;
         let stopping = || is_stopping.then(|| "stopping".to_owned());
         let followed = self.followed.as_deref();
-        let fault = store.status().and_then(DatabaseStatus::fault);
+        let fault = store.status().and_then(StorageStatus::fault);
         let fault = fault.or_else(|| followed.and_then(FollowStatus::fault)).or_else(stopping);
         let mut health = serde_json::json!({
             "status": fault.as_deref().unwrap_or("ok"),
@@ -108,7 +108,7 @@ impl Service {
         let (colors, bytes) = store.list.size();
         text.number("colors_colors", colors);
         text.number("colors_list_bytes", bytes);
-        let no_saves = DatabaseMetrics::default();
+        let no_saves = StorageMetrics::default();
         let saves = store.status().map_or(&no_saves, |status| &status.metrics);
         let saved: u64 = saves.durations.buckets.iter().map(Counter::get).sum();
         text.number("colors_saves_total", saved);

@@ -14,7 +14,7 @@ use crate::http::{CommonFields, Content, MediaType, Request, Response};
 use crate::logging::excerpt;
 use crate::options::AccessLog;
 use crate::representation::Representation;
-use crate::store::{Action, Change, Color, DatabaseError, JsonError, Outcome, json};
+use crate::store::{Action, Change, Color, JsonError, Outcome, StorageError, json};
 
 /// What the log says of a change that leaves everything as it is.
 const UNCHANGED: &str = "unchanged";
@@ -154,7 +154,7 @@ impl Service {
     }
 
     /// The response to a request by what came of its change.
-    pub(crate) fn respond_to_outcome(&self, outcome: Result<Outcome, DatabaseError>) -> Response {
+    pub(crate) fn respond_to_outcome(&self, outcome: Result<Outcome, StorageError>) -> Response {
         let is_logged = self.options.access_log != AccessLog::None;
         // Made only if it is logged, since the JSON of a color is parsed for it.
         let detail =

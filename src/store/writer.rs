@@ -1,7 +1,7 @@
 //! The one thread that saves: group commit. It makes the queued changes on a clone of the current
 //! version, commits them together, publishes the clone, and reports the outcomes. Changes that
 //! arrive meanwhile wait for the next commit. Each save, and a second without messages, is an
-//! occasion to look for commits of other programs.
+//! occasion to look for what others have committed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::exit;
@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use super::database::{BUSY_TIME, TRY_TIME};
+use super::engine::{Begun, Newer};
 use super::{
-    Change, ChangeListener, ColorList, Database, DatabaseError, DatabaseStatus, Deliver, Outcome,
-    SharedList, Storage, Store,
+    Change, ChangeListener, ColorList, Deliver, Engine, Outcome, SharedList, Storage, StorageError,
+    StorageStatus, Store,
 };
 use crate::logging;
 
-/// How often the writer looks for commits of other programs while it has no changes. Readers may
+/// How often the writer looks for commits of others while it has no changes. Readers may
 /// miss such a commit for about this long, and longer while FILE is busy.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -24,43 +24,37 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// next commit, so that the outcomes of the first changes come soon.
 const COMMIT_TIME: Duration = Duration::from_millis(50);
 
-/// Shortest time between two warnings that another program has changed the list, since a program
-/// may change it all the time.
-const WARNING_INTERVAL: Duration = Duration::from_secs(60);
-
 /// What the store sends to the writer.
 pub(crate) enum WriterMessage {
     Change(Change, Deliver),
-    /// Save the changes that came before, and close the database. The sender gets what
-    /// [`Database::close`] has returned.
+    /// Save the changes that came before, and close the storage. The sender gets what
+    /// [`Engine::close`] has returned.
     Close(Sender<Result<(), String>>),
 }
 
 /// Saves changes, on a thread of its own.
 pub(crate) struct Writer {
-    database: Database,
+    engine: Box<dyn Engine>,
     list: Arc<SharedList>,
-    status: Arc<DatabaseStatus>,
+    status: Arc<StorageStatus>,
     messages: Receiver<WriterMessage>,
-    /// When the log last warned that another program has changed the list.
-    warned: Option<Instant>,
 }
 
 impl Writer {
-    /// The store of a database that has these colors, and the writer that makes its changes.
+    /// The store of a storage that has these colors, and the writer that makes its changes.
     /// `old_max`: see [`Store::in_memory`].
     pub(crate) fn new(
-        database: Database,
+        engine: Box<dyn Engine>,
         colors: ColorList,
         old_max: usize,
         notify: ChangeListener,
     ) -> (Store, Self) {
         let list = Arc::new(SharedList::new(colors, old_max, notify));
-        let status = Arc::new(DatabaseStatus::default());
+        let status = Arc::new(StorageStatus::default());
         let (writer, messages) = mpsc::channel();
-        let storage = Storage::Database(writer, Arc::clone(&status));
+        let storage = Storage::Durable(writer, Arc::clone(&status));
         let store = Store { list: Arc::clone(&list), storage };
-        (store, Self { database, list, status, messages, warned: None })
+        (store, Self { engine, list, status, messages })
     }
 
     /// Saves changes until it is told to close, or until all clones of the store are dropped.
@@ -68,7 +62,7 @@ impl Writer {
         // `supervise` catches a panic in a save. After any other panic, no change would be saved
         // any more, and those who wait for an outcome would wait forever.
         if catch_unwind(AssertUnwindSafe(|| self.save_until_closed())).is_err() {
-            logging::end(Some(&DatabaseError::Panicked));
+            logging::end(Some(&StorageError::Panicked));
             exit(1);
         }
     }
@@ -101,82 +95,60 @@ impl Writer {
                 }
             }
         }
-        let result = self.database.close();
+        let result = self.engine.close();
         // `Store::close` may have given up waiting.
         let _ = closed.map(|closed| closed.send(result));
     }
 
-    /// Publishes what other programs have committed. If the last save or look failed, a save
-    /// without changes does that, and finds out whether changes can be saved again.
+    /// Publishes what others have committed. If the last save or look failed, a save without changes does that, and finds out whether changes can be saved again.
     fn look_or_retry(&mut self) {
         if self.status.now().failure.is_some() {
             self.save(&[]);
             return;
         }
         let status = Arc::clone(&self.status);
-        // `supervise` reports a failure.
-        let _ = status.supervise(|| self.publish_external());
-    }
-
-    /// Publishes what other programs have committed. Needs no write lock.
-    fn publish_external(&mut self) -> Result<(), DatabaseError> {
         let known = self.list.version();
-        let found = self.database.read_if_changed(&known)?;
-        self.publish_unless_known(&known, found);
-        Ok(())
+        // `supervise` reports a failure.
+        if let Ok(found) = status.supervise(|| self.engine.read_if_changed(&known)) {
+            self.publish(found);
+        }
     }
 
-    /// Begins a save: waits about [`BUSY_TIME`] for the write lock, then fails with `Busy`. Other
-    /// programs may take the lock again and again, so what they commit is published meanwhile.
-    fn begin(&mut self) -> Result<(), DatabaseError> {
+    /// Begins a save, and publishes what others have committed.
+    fn begin(&mut self) -> Result<(), StorageError> {
         let has_failed = self.status.now().failure.is_some();
-        let begun = Instant::now();
+        let since = Instant::now();
         loop {
-            let known = self.list.version();
-            match self.database.begin(&known, has_failed) {
-                Err(DatabaseError::Busy) if begun.elapsed() + TRY_TIME < BUSY_TIME => {
-                    // The failed try may have got the write lock, and failed on another lock.
-                    self.database.roll_back();
-                    self.status.restart_clock();
-                    match self.publish_external() {
-                        Ok(()) | Err(DatabaseError::Busy) => {}
-                        failed => return failed,
-                    }
-                }
-                found => {
-                    self.publish_unless_known(&known, found?);
+            match self.engine.begin(&self.list.version(), has_failed, since)? {
+                Begun::Ready(newer) => {
+                    self.publish(newer);
                     return Ok(());
+                }
+                Begun::Locked(newer) => {
+                    self.publish(newer);
+                    self.status.restart_clock();
                 }
             }
         }
     }
 
-    /// Publishes the list that was found in the database, unless it is the `known` one.
-    fn publish_unless_known(&mut self, known: &ColorList, found: Option<ColorList>) {
-        // Another program may have committed without changing a color.
-        let Some(found) = found.filter(|found| found != known || !found.has_same_ids(known)) else {
-            return;
-        };
-        let may_warn = self.warned.is_none_or(|warned| warned.elapsed() > WARNING_INTERVAL);
-        if may_warn && found != *known {
-            let count = found.len();
-            log::warn!("another program has changed the list; it has {count} colors now");
-            self.warned = Some(Instant::now());
+    fn publish(&self, newer: Option<Newer>) {
+        if let Some(Newer { list, edits }) = newer {
+            self.list.publish(list, &edits);
         }
-        self.list.replace(found);
     }
 
     /// Saves changes in one commit, and returns their outcomes. If the changes take long, saves
     /// only the first of them. If the save fails, all fail but those that change nothing. If it
     /// panics, all fail.
-    fn save(&mut self, changes: &[(Change, Deliver)]) -> Vec<Result<Outcome, DatabaseError>> {
+    fn save(&mut self, changes: &[(Change, Deliver)]) -> Vec<Result<Outcome, StorageError>> {
         let status = Arc::clone(&self.status);
         let saved = status.supervise(|| self.try_save(changes));
-        self.database.roll_back();
+        self.engine.roll_back();
         match saved {
             Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
             // To decide the changes again, as below, could panic once more.
-            Err(DatabaseError::Panicked) => vec![Err(DatabaseError::Panicked); changes.len()],
+            Err(StorageError::Panicked) => vec![Err(StorageError::Panicked); changes.len()],
             Err(error) => {
                 let version = self.list.version();
                 let outcomes = changes.iter().map(|(change, _)| match change.decide(&version) {
@@ -189,7 +161,7 @@ impl Writer {
     }
 
     /// Makes changes, commits them, and publishes the list. If that fails, publishes none of them.
-    fn try_save(&mut self, changes: &[(Change, Deliver)]) -> Result<Vec<Outcome>, DatabaseError> {
+    fn try_save(&mut self, changes: &[(Change, Deliver)]) -> Result<Vec<Outcome>, StorageError> {
         self.begin()?;
         let begun = Instant::now();
         let mut version = self.list.version();
@@ -197,10 +169,8 @@ impl Writer {
         let mut edits = Vec::new();
         for (change, _) in changes {
             let (mut outcome, made) = change.decide(&version);
-            for edit in &made {
-                self.database.write(edit)?;
-                version.apply(edit);
-            }
+            self.engine.write(&made)?;
+            made.iter().for_each(|edit| drop(version.apply(edit)));
             edits.extend(made);
             outcome.set_list(&version);
             outcomes.push(outcome);
@@ -208,7 +178,7 @@ impl Writer {
                 break;
             }
         }
-        self.database.commit()?;
+        self.engine.commit()?;
         if !edits.is_empty() {
             self.status.metrics.durations.observe(begun.elapsed());
             self.list.publish(version, &edits);
@@ -226,7 +196,8 @@ mod tests {
 
     use rusqlite::Connection;
 
-    use super::super::{Action, Color, database};
+    use super::super::sqlite::{self, Database, SqliteEngine};
+    use super::super::{Action, Color};
     use super::*;
     use crate::conditions::Conditions;
 
@@ -234,9 +205,9 @@ mod tests {
     fn open(directory: &Path) -> (Store, Writer) {
         fs::create_dir_all(directory).unwrap();
         let path = directory.join("colors.db");
-        let (lock, _) = database::lock_or_make(&path, Some(&ColorList::default()), None).unwrap();
+        let (lock, _) = sqlite::lock_or_make(&path, Some(&ColorList::default()), None).unwrap();
         let (database, colors) = Database::open(&path, &path, lock).unwrap();
-        Writer::new(database, colors, 1 << 20, Box::new(|_| ()))
+        Writer::new(Box::new(SqliteEngine::new(database)), colors, 1 << 20, Box::new(|_| ()))
     }
 
     fn scratch(name: &str) -> PathBuf {

@@ -82,7 +82,7 @@ fn the_health_answers_at_once_while_a_disk_hangs_and_says_so_after_5_s() {
     let unwell = eventually("the save takes too long", || {
         Some(health()).filter(|health| health.status != 200)
     });
-    let reason = r#""status":"the database has not answered for 5 s""#;
+    let reason = r#""status":"the storage has not answered for 5 s""#;
     assert!(unwell.content.contains(reason), "{}", unwell.content);
     assert!(!writer.has_answer());
     disk.release();
@@ -145,7 +145,7 @@ fn the_end_waits_for_a_disk_that_hangs_no_longer_than_for_a_client() {
     assert_eq!(status.code(), Some(0));
     let closed = "connections closed because they were still open 4 s after the signal: 1\n";
     let file = &disk.file;
-    let last = format!("stopped; keep {file} and {file}-wal together: the database was not closed");
+    let last = format!("stopped; keep {file} and {file}-wal together: the storage was not closed");
     assert!(log.contains(closed) && log.contains(&last), "{log}");
 }
 

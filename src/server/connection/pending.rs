@@ -15,7 +15,7 @@ use crate::server::output::Sent;
 use crate::server::watches::Watch;
 use crate::server_state::Phase;
 use crate::service::{Answer, RequestContext, Subject};
-use crate::store::{DatabaseError, Outcome};
+use crate::store::{Outcome, StorageError};
 
 /// A request that has no answer yet.
 pub(super) struct Pending {
@@ -94,7 +94,7 @@ impl Connection {
     pub(super) fn act_on_outcome(
         &mut self,
         mut pending: Pending,
-        outcome: Result<Outcome, DatabaseError>,
+        outcome: Result<Outcome, StorageError>,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
         pending.by_writer = true;

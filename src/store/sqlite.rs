@@ -12,7 +12,7 @@
 //! | how is FILE opened, read, saved to and closed? what have others committed? | `open_database` |
 //! | which table does FILE have, and what if that changes? | `rows` |
 //! | are FILE, FILE-wal and FILE-shm those that were opened, and is there room? | `wal_files` |
-//! | do saves succeed? | `database_status` |
+//! | how does a save wait, and what is said of other programs? | `sqlite_engine` |
 //! | why can FILE not be used, and what is to be done? | `error` |
 //!
 //! # Locks
@@ -52,18 +52,17 @@
 //! [`TRY_TIME`]: open_database::TRY_TIME
 
 mod data_path;
-mod database_status;
 mod error;
 mod locks;
 mod new_file;
 mod open_database;
 mod rows;
+mod sqlite_engine;
 mod wal_files;
 
 pub(crate) use data_path::{check_writable, locate};
-pub(crate) use database_status::DatabaseStatus;
 pub(crate) use error::DatabaseError;
 pub(crate) use locks::lock_file;
 pub(crate) use new_file::{check_new_file, lock_or_make};
-pub(super) use open_database::{BUSY_TIME, TRY_TIME};
 pub(crate) use open_database::{Database, read_without_writing};
+pub(crate) use sqlite_engine::SqliteEngine;

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use log::Level;
 
-use super::DatabaseError;
+use super::StorageError;
 use crate::logging::log_change;
-use crate::metrics::DatabaseMetrics;
+use crate::metrics::StorageMetrics;
 
 /// A save or a look for commits of other programs that takes longer is a fault until it ends. Each
 /// try to get the write lock starts the time again, so only the last one counts.
@@ -19,23 +19,23 @@ const HANG_TIME: Duration = Duration::from_secs(5);
 const FAILED: &str = "changes cannot be saved";
 
 #[derive(Default)]
-pub(crate) struct DatabaseStatus {
+pub(crate) struct StorageStatus {
     current: Mutex<Progress>,
-    pub(crate) metrics: DatabaseMetrics,
+    pub(crate) metrics: StorageMetrics,
 }
 
 /// How saves, and looks for commits of other programs, have gone so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Progress {
     /// Why the last save or look failed; `None` if it succeeded.
-    pub(crate) failure: Option<DatabaseError>,
+    pub(crate) failure: Option<StorageError>,
     /// When the save or look that is under way began, or last began to wait for the write lock.
     begun: Option<Instant>,
     /// When changes were last saved; `None` before the first since the start.
     pub(crate) saved: Option<SystemTime>,
 }
 
-impl DatabaseStatus {
+impl StorageStatus {
     fn lock(&self) -> MutexGuard<'_, Progress> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -52,7 +52,7 @@ impl DatabaseStatus {
         }
         now.begun
             .is_some_and(|begun| begun.elapsed() > HANG_TIME)
-            .then(|| format!("the database has not answered for {} s", HANG_TIME.as_secs()))
+            .then(|| format!("the storage has not answered for {} s", HANG_TIME.as_secs()))
     }
 
     /// How long the save or look that is under way has taken; zero if none is.
@@ -69,10 +69,10 @@ impl DatabaseStatus {
     /// log. A panic counts as a failure.
     pub(crate) fn supervise<T>(
         &self,
-        run: impl FnOnce() -> Result<T, DatabaseError>,
-    ) -> Result<T, DatabaseError> {
+        run: impl FnOnce() -> Result<T, StorageError>,
+    ) -> Result<T, StorageError> {
         self.restart_clock();
-        let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or(Err(DatabaseError::Panicked));
+        let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or(Err(StorageError::Panicked));
         let failure = result.as_ref().err();
         let before = {
             let mut progress = self.lock();

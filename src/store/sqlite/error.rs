@@ -36,8 +36,6 @@ pub(crate) enum DatabaseError {
     NotErased,
     /// When another operation on the disk fails. Has SQLite's extended code, which says which one.
     Disk(i32),
-    /// When the service panicked in a save or a look, or when the writer has ended.
-    Panicked,
 }
 
 impl DatabaseError {
@@ -85,7 +83,6 @@ impl DatabaseError {
             Self::NotErased => {
                 "the disk reported an error, and the change may be in the list after a crash"
             }
-            Self::Panicked => "the service failed",
             Self::Missing
             | Self::Foreign
             | Self::Newer
@@ -132,7 +129,6 @@ impl fmt::Display for DatabaseError {
                 "the disk reported an error (code {code} of SQLite), or the file has reached a \
                  limit of its size"
             ),
-            Self::Panicked => f.write_str("the service failed, its log says where"),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::*;
-use crate::store::database::lock_or_make;
+use crate::store::sqlite::lock_or_make;
 
 fn color(id: i64, name: &str) -> (i64, Color) {
     (id, Color::new(name, "value"))

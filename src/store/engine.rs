@@ -1,0 +1,90 @@
+//! What the writer needs of a storage engine, which keeps the list so that it outlives the process.
+//! An engine knows nothing of HTTP, and nothing of other engines.
+//!
+//! A save is [`Engine::begin`], [`Engine::write`] for each change, [`Engine::commit`], and in any
+//! case [`Engine::roll_back`]. Others may change the list as well: what they have committed is a
+//! [`Newer`] list, which `begin` and [`Engine::read_if_changed`] return.
+
+use std::fmt;
+use std::time::Instant;
+
+use super::sqlite::DatabaseError;
+use super::{ColorList, Edit};
+
+/// Keeps the list. Used by one thread, the writer.
+pub(crate) trait Engine: Send {
+    /// Begins a save. `known`: the list that readers have. `has_failed`: the last save or look
+    /// failed, so a success has to prove that saving works. `since`: when the save began.
+    fn begin(
+        &mut self,
+        known: &ColorList,
+        has_failed: bool,
+        since: Instant,
+    ) -> Result<Begun, StorageError>;
+
+    /// Returns the list if others have changed it. Call it between saves.
+    fn read_if_changed(&mut self, known: &ColorList) -> Result<Option<Newer>, StorageError>;
+
+    /// Adds the edits of one change to the save.
+    fn write(&mut self, edits: &[Edit]) -> Result<(), StorageError>;
+
+    /// Makes durable what was written since [`Engine::begin`], all or nothing. If this fails,
+    /// nothing of that is in the list, now or later, unless the error says that it may be.
+    fn commit(&mut self) -> Result<(), StorageError>;
+
+    /// Discards what was written and not committed.
+    fn roll_back(&mut self);
+
+    /// Ends the use of the storage. Fails with the reason why more than the storage is needed to
+    /// have the list.
+    fn close(self: Box<Self>) -> Result<(), String>;
+}
+
+/// What a call of [`Engine::begin`] has come to. Either has the list if others have changed it.
+pub(crate) enum Begun {
+    /// The save has begun.
+    Ready(Option<Newer>),
+    /// Another program keeps the storage locked. Call `begin` again: the engine ends the wait.
+    Locked(Option<Newer>),
+}
+
+/// A list that others have made, and the edits that lead to it from the one that readers have.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Newer {
+    pub(crate) list: ColorList,
+    pub(crate) edits: Vec<Edit>,
+}
+
+/// Why the list cannot be read or saved. `Display` is for the operator, in the log and in
+/// `/health`; clients get [`StorageError::for_clients`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum StorageError {
+    Sqlite(DatabaseError),
+    /// When the service panicked in a save or a look, or when the writer has ended.
+    Panicked,
+}
+
+impl StorageError {
+    /// What clients learn: a cause without details, and whether the change may be there after all.
+    pub(crate) fn for_clients(&self) -> &'static str {
+        match self {
+            Self::Sqlite(error) => error.for_clients(),
+            Self::Panicked => "the service failed",
+        }
+    }
+}
+
+impl fmt::Display for StorageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(error) => error.fmt(f),
+            Self::Panicked => f.write_str("the service failed, its log says where"),
+        }
+    }
+}
+
+impl From<DatabaseError> for StorageError {
+    fn from(error: DatabaseError) -> Self {
+        Self::Sqlite(error)
+    }
+}

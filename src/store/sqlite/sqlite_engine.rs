@@ -1,0 +1,86 @@
+//! An open database as a storage engine: how long a save waits for the write lock, and what the log
+//! says when another program has changed the list.
+
+use std::time::{Duration, Instant};
+
+use super::open_database::{BUSY_TIME, TRY_TIME};
+use super::{Database, DatabaseError};
+use crate::store::engine::{Begun, Engine, Newer, StorageError};
+use crate::store::{ColorList, Edit};
+
+/// Shortest time between two warnings that another program has changed the list, since a program
+/// may change it all the time.
+const WARNING_INTERVAL: Duration = Duration::from_secs(60);
+
+pub(crate) struct SqliteEngine {
+    database: Database,
+    /// When the log last warned that another program has changed the list.
+    warned: Option<Instant>,
+}
+
+impl SqliteEngine {
+    pub(crate) fn new(database: Database) -> Self {
+        Self { database, warned: None }
+    }
+
+    /// What was found in the database, unless it is the `known` list.
+    fn newer(&mut self, known: &ColorList, found: Option<ColorList>) -> Option<Newer> {
+        // Another program may have committed without changing a color.
+        let list = found.filter(|found| found != known || !found.has_same_ids(known))?;
+        let may_warn = self.warned.is_none_or(|warned| warned.elapsed() > WARNING_INTERVAL);
+        if may_warn && list != *known {
+            let count = list.len();
+            log::warn!("another program has changed the list; it has {count} colors now");
+            self.warned = Some(Instant::now());
+        }
+        let edits = vec![Edit::ReplaceAll(list.clone())];
+        Some(Newer { list, edits })
+    }
+}
+
+impl Engine for SqliteEngine {
+    /// Waits about [`BUSY_TIME`] for the write lock, then fails with `Busy`. Other programs may
+    /// take the lock again and again, so what they commit is returned after each [`TRY_TIME`].
+    fn begin(
+        &mut self,
+        known: &ColorList,
+        has_failed: bool,
+        since: Instant,
+    ) -> Result<Begun, StorageError> {
+        match self.database.begin(known, has_failed) {
+            Err(DatabaseError::Busy) if since.elapsed() + TRY_TIME < BUSY_TIME => {
+                // The failed try may have got the write lock, and failed on another lock.
+                self.database.roll_back();
+                match self.read_if_changed(known) {
+                    Err(StorageError::Sqlite(DatabaseError::Busy)) => Ok(Begun::Locked(None)),
+                    found => found.map(Begun::Locked),
+                }
+            }
+            found => {
+                let found = found?;
+                Ok(Begun::Ready(self.newer(known, found)))
+            }
+        }
+    }
+
+    fn read_if_changed(&mut self, known: &ColorList) -> Result<Option<Newer>, StorageError> {
+        let found = self.database.read_if_changed(known)?;
+        Ok(self.newer(known, found))
+    }
+
+    fn write(&mut self, edits: &[Edit]) -> Result<(), StorageError> {
+        Ok(edits.iter().try_for_each(|edit| self.database.write(edit))?)
+    }
+
+    fn commit(&mut self) -> Result<(), StorageError> {
+        Ok(self.database.commit()?)
+    }
+
+    fn roll_back(&mut self) {
+        self.database.roll_back();
+    }
+
+    fn close(self: Box<Self>) -> Result<(), String> {
+        self.database.close()
+    }
+}
