@@ -142,12 +142,10 @@ impl Server {
             Kind::Colors | Kind::Before => {
                 Self::start_colors(Command::new(programs.program(kind)?), colors, false)
             }
-            Kind::TinyHttp => peer("peer-tiny-http"),
-            Kind::TinyHttp64 => {
-                let mut command = programs.peer("peer-tiny-http");
-                command.env("THREADS", "64");
-                Self::start_peer(command, colors)
+            Kind::TinyHttp => {
+                Self::start_plain(programs, colors, thread::available_parallelism()?.get())
             }
+            Kind::TinyHttp64 => Self::start_plain(programs, colors, 64),
             Kind::Axum => peer("peer-axum"),
             Kind::Actix => peer("peer-actix"),
             Kind::Nginx => Self::start_nginx(colors),
@@ -181,6 +179,15 @@ impl Server {
         let (files, address) = place()?;
         fs::write(files.path().join("list.json"), to_json(&colors))?;
         command.args([&address.port().to_string(), "list.json"]);
+        Self::launch(command, files, address)
+    }
+
+    /// Starts the plain design with so many threads.
+    fn start_plain(programs: &Programs, colors: &[Color], threads: usize) -> Result<Self> {
+        let (files, address) = place()?;
+        fs::write(files.path().join("list.json"), to_json(&colors))?;
+        let mut command = programs.peer("peer-tiny-http");
+        command.args(["list.json", &address.port().to_string(), &threads.to_string()]);
         Self::launch(command, files, address)
     }
 

@@ -24,6 +24,7 @@ mod nginx_front;
 mod notices;
 mod openapi;
 mod openapi_form;
+mod operations;
 mod options;
 mod other_programs;
 mod packaging;

@@ -10,7 +10,7 @@ use crate::wire::packaging::make;
 use crate::wire::recipes::path_with;
 
 const DESIGN: &str = include_str!("../../docs/design.md");
-const README: &str = include_str!("../../README.md");
+pub(crate) const README: &str = include_str!("../../README.md");
 const HTTP: &str = include_str!("../../docs/http.md");
 const OPERATING: &str = include_str!("../../docs/operating.md");
 const PROXIES: &str = include_str!("../../docs/proxies.md");

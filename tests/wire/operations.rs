@@ -1,0 +1,153 @@
+//! The five operations of the specification: one table of requests and answers, for the service and
+//! for the plain design of it in `examples/`.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Stdio;
+
+use crate::common::client::request;
+use crate::common::harness::{DEADLINE, Scratch, Server, own_environment};
+use crate::wire::readme::README;
+
+const SEED: &str = r##"[{"name":"red","value":"#f00"},{"name":"ink","value":"#00f"},{"name":"red","value":"#e00"}]"##;
+
+/// Content of a 404 for a color that is not there.
+const NO_COLOR: &str = r#"{"error":true}"#;
+
+/// Stands for an error with a message, whose wording may change.
+const MESSAGE: &str = "an error with a message";
+
+/// Requests in their order, each with the status and the content of its answer.
+const TABLE: [(&str, &str, &str, u16, &str); 49] = [
+    // Read all
+    (
+        "GET",
+        "/colors",
+        "",
+        200,
+        r##"{"data":[{"name":"red","value":"#f00"},{"name":"ink","value":"#00f"},{"name":"red","value":"#e00"}]}"##,
+    ),
+    // Read one: the first with exactly this name
+    ("GET", "/colors/red", "", 200, r##"{"name":"red","value":"#f00"}"##),
+    ("GET", "/colors/r%65d?query", "", 200, r##"{"name":"red","value":"#f00"}"##),
+    ("GET", "/colors/Red", "", 404, NO_COLOR),
+    ("GET", "/colors/red%20", "", 404, NO_COLOR),
+    ("GET", "/colors/", "", 404, NO_COLOR),
+    // Create: at the end, duplicates as well, of `name` and `value` alone
+    (
+        "POST",
+        "/colors",
+        r##"{"name":"sky","value":"#1"}"##,
+        201,
+        r##"{"name":"sky","value":"#1"}"##,
+    ),
+    (
+        "POST",
+        "/colors",
+        r##" {"value":"#2","id":7,"name":"sky"}"##,
+        201,
+        r##"{"name":"sky","value":"#2"}"##,
+    ),
+    ("GET", "/colors/sky", "", 200, r##"{"name":"sky","value":"#1"}"##),
+    ("POST", "/colors", r#"{"name":"","value":""}"#, 201, r#"{"name":"","value":""}"#),
+    ("GET", "/colors/", "", 200, r#"{"name":"","value":""}"#),
+    ("POST", "/colors", r#"{"name":"a/ü+","value":"\n"}"#, 201, r#"{"name":"a/ü+","value":"\n"}"#),
+    ("GET", "/colors/a%2F%C3%BC+", "", 200, r#"{"name":"a/ü+","value":"\n"}"#),
+    ("POST", "/colors", "", 400, MESSAGE),
+    ("POST", "/colors", "nonsense", 400, MESSAGE),
+    ("POST", "/colors", "{", 400, MESSAGE),
+    ("POST", "/colors", "{}", 400, MESSAGE),
+    ("POST", "/colors", r#"{"name":"a"}"#, 400, MESSAGE),
+    ("POST", "/colors", r#"{"value":"a"}"#, 400, MESSAGE),
+    ("POST", "/colors", r#"{"name":"a","value":1}"#, 400, MESSAGE),
+    ("POST", "/colors", r#"{"name":"a","value":null}"#, 400, MESSAGE),
+    ("POST", "/colors", r#"{"name":"a","name":"a","value":"b"}"#, 400, MESSAGE),
+    ("POST", "/colors", r#"{"name":"a","value":"b"} {}"#, 400, MESSAGE),
+    ("POST", "/colors", r#"["a","b"]"#, 400, MESSAGE),
+    // Update: only the value of the first, if there is one
+    ("PUT", "/colors/red", r##"{"value":"#3"}"##, 200, r##"{"name":"red","value":"#3"}"##),
+    ("PUT", "/colors/red", r#"{"name":"ink","id":7}"#, 200, r##"{"name":"red","value":"#3"}"##),
+    ("PUT", "/colors/red", "{}", 200, r##"{"name":"red","value":"#3"}"##),
+    ("PUT", "/colors/red", "", 200, r##"{"name":"red","value":"#3"}"##),
+    ("PUT", "/colors/red", "{", 400, MESSAGE),
+    ("PUT", "/colors/red", r#"{"value":null}"#, 400, MESSAGE),
+    ("PUT", "/colors/red", r#"{"value":1}"#, 400, MESSAGE),
+    ("PUT", "/colors/red", r#"{"value":"a","value":"b"}"#, 400, MESSAGE),
+    ("PUT", "/colors/red", r#"["a"]"#, 400, MESSAGE),
+    ("PUT", "/colors/no", r#"{"value":"a"}"#, 404, NO_COLOR),
+    ("PUT", "/colors/no", "{", 404, NO_COLOR),
+    ("GET", "/colors/no", "", 404, NO_COLOR),
+    // Delete: the first alone
+    ("DELETE", "/colors/red", "", 200, r##"{"name":"red","value":"#3"}"##),
+    ("DELETE", "/colors/red", "", 200, r##"{"name":"red","value":"#e00"}"##),
+    ("DELETE", "/colors/red", "", 404, NO_COLOR),
+    ("GET", "/colors/red", "", 404, NO_COLOR),
+    ("PUT", "/colors/red", r##"{"value":"#3"}"##, 404, NO_COLOR),
+    // no such resource, no such method, no such path
+    ("GET", "/colours", "", 404, MESSAGE),
+    ("GET", "/colors/sky/", "", 404, MESSAGE),
+    ("DELETE", "/colors", "", 405, MESSAGE),
+    ("POST", "/colors/sky", r#"{"name":"a","value":"b"}"#, 405, MESSAGE),
+    ("GET", "/colors/%zz", "", 400, MESSAGE),
+    ("GET", "/colors/sky%2", "", 400, MESSAGE),
+    ("GET", "/colors/%ff", "", 400, MESSAGE),
+    (
+        "GET",
+        "/colors",
+        "",
+        200,
+        r##"{"data":[{"name":"ink","value":"#00f"},{"name":"sky","value":"#1"},{"name":"sky","value":"#2"},{"name":"","value":""},{"name":"a/ü+","value":"\n"}]}"##,
+    ),
+];
+
+/// Asks all of the table; `ask` gives status, value of `Content-Type` and content.
+fn check(mut ask: impl FnMut(&str, &str, &str) -> (u16, String, String)) {
+    for (method, target, content, status, answer) in TABLE {
+        let (status_here, media_type, answer_here) = ask(method, target, content);
+        assert_eq!(media_type, "application/json", "{method} {target} {content}");
+        let json: serde_json::Value = serde_json::from_str(&answer_here).unwrap();
+        let has_message = json["error"] == true && json["message"].is_string();
+        let answer_here = if has_message { MESSAGE } else { &answer_here };
+        assert_eq!((status_here, answer_here), (status, answer), "{method} {target} {content}");
+    }
+}
+
+#[test]
+fn the_service_answers_as_specified() {
+    for server in Server::of_both_kinds(SEED) {
+        check(|method, target, content| {
+            let response = server.ask(method, target, content);
+            let media_type = response.field("content-type").unwrap_or_default().to_owned();
+            (response.status, media_type, response.content)
+        });
+    }
+}
+
+/// The program of `examples/plain.rs`, started by the command of README on a free port.
+fn plain() -> Server {
+    let scratch = Scratch::new();
+    let seed = scratch.write("seed.json", SEED);
+    let shown = README.split('`').find_map(|word| word.strip_prefix("cargo run --example plain "));
+    assert_eq!(shown, Some("-- seed/colors.json"));
+    let mut cargo = own_environment(env!("CARGO"));
+    cargo.args(["run", "--quiet", "--example", "plain", "--", &seed, "0"]);
+    cargo.current_dir(env!("CARGO_MANIFEST_DIR")).stdin(Stdio::null()).stderr(Stdio::piped());
+    Server::spawn(cargo)
+}
+
+#[test]
+fn the_plain_design_answers_as_the_service_does() {
+    let server = plain();
+    check(|method, target, content| {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        let fields = "Host: localhost\r\nConnection: close\r\n";
+        stream.write_all(request(method, target, fields, content).as_bytes()).unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        let (head, content) = response.split_once("\r\n\r\n").unwrap();
+        let media_type = head.lines().find_map(|line| line.strip_prefix("Content-Type: "));
+        let content = content.strip_suffix('\n').expect("a line feed is at the end").to_owned();
+        (head[9..12].parse().unwrap(), media_type.unwrap_or_default().to_owned(), content)
+    });
+}
