@@ -16,7 +16,7 @@ USER 65532:65532
 # made by the user above, so a volume that starts as a copy of it can be written
 WORKDIR /data
 VOLUME /data
-# variables, so that options at the end of the run command add to them
-ENV COLORS_LISTEN=0.0.0.0:8080 COLORS_DATA=/data/colors.db
+# variables, so that options at the end of the run command add to them; this address is all of IPv4, too
+ENV COLORS_LISTEN=[::]:8080 COLORS_DATA=/data/colors.db
 EXPOSE 8080
 ENTRYPOINT ["/colors"]

@@ -199,11 +199,11 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     let workers = options.worker_count();
     let memory_limit = server::control_group_limit();
     let buffers_max = server::buffers_max(memory_limit);
-    let sockets = if is_activated { inherited.len() } else { options.listen.len() };
     let descriptors = server::raise_descriptor_limit();
-    let connections_max = server::connections_max(descriptors, memory_limit, sockets, workers)
-        .map_err(Failure::System)?;
     let listeners = if is_activated { inherited } else { listen_all(options)? };
+    let connections_max =
+        server::connections_max(descriptors, memory_limit, listeners.len(), workers)
+            .map_err(Failure::System)?;
     let endpoints: Vec<_> = listeners.iter().map(|listener| listener.endpoint.clone()).collect();
     // One thread for answers that take long, and one each for the writer and the follower.
     let others = 1 + usize::from(options.data.is_some()) + usize::from(follower.is_some());
@@ -231,6 +231,7 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     }
     log_advice(options, &endpoints, is_activated, loaded);
     let ended = accept_loop.run(&signals);
+    signals.await_second();
     let deadline = Instant::now() + STOP_TIME;
     accept_loop.stop(deadline - CLOSE_TIME);
     match (store.close(deadline), path) {
@@ -312,14 +313,15 @@ fn load_tokens(options: &Options) -> Result<Option<(Tokens, LoadedTokens)>, Fail
 }
 
 fn listen_all(options: &Options) -> Result<Vec<Listener>, Failure> {
-    let listen = |endpoint: &Endpoint| {
-        server::listen(endpoint, options.unix_mode, options.request_timeout)
-            .map_err(|error| Failure::Listen(endpoint.to_string(), error))
-    };
-    options.listen.iter().map(listen).collect()
+    let mut listeners = Vec::new();
+    for endpoint in &options.listen {
+        let opened = server::listen(endpoint, options.unix_mode, options.request_timeout);
+        listeners.extend(opened.map_err(|error| Failure::Listen(endpoint.to_string(), error))?);
+    }
+    Ok(listeners)
 }
 
-/// Starts all threads but the main one and that of the log.
+/// Starts all threads but the main one, that of the log, and one while the service stops.
 fn start_pool(threads: usize) -> Result<ThreadPool, Failure> {
     // The threadpool crate panics when it cannot start a thread. `Failure::Thread` reports that, so
     // the panic itself is not logged.

@@ -38,7 +38,7 @@ const BACKUP_VARIABLES: [&str; 1] = ["COLORS_BACKUPS"];
 #[command(mut_args = with_kind)]
 pub(crate) struct Options {
     /// Or a port, or unix:PATH; repeatable
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080", value_delimiter = ',')]
+    #[arg(long, value_name = "ADDR:PORT", default_value = "localhost:8080", value_delimiter = ',')]
     #[arg(alias = "port")]
     pub(crate) listen: Vec<Endpoint>,
 

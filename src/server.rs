@@ -18,7 +18,8 @@
 //!   that service and for the writer.
 //! - **log** writes log lines. It waits for its channel and for standard error.
 //!
-//! All but main and log are threads of one pool, and so have one name: pool.
+//! All but main and log are threads of one pool, and so have one name: pool. A stop has one more, for
+//! a tenth of a second.
 //!
 //! A worker waits for no client, no disk, and no other thread, except for the moment that a lock is
 //! held. So whatever one client does, the others of its worker are served. These answers take long:

@@ -2,7 +2,7 @@
 //! opens nothing.
 
 use std::fmt;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -17,6 +17,9 @@ const UNIX_PATH_BYTES_MAX: usize = 107;
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Endpoint {
+    /// This port of 127.0.0.1 and, where there is IPv6, of [::1]: some clients try only one of the
+    /// two. A socket listens on one of them, so its endpoint is not this. Port 0 as below.
+    Localhost(u16),
     /// With port 0, the kernel picks a port.
     Tcp(SocketAddr),
     /// The path of a unix socket's file. That of an inherited socket may be an abstract name after
@@ -27,7 +30,11 @@ pub(crate) enum Endpoint {
 impl Endpoint {
     /// Whether this is a loopback TCP address, which web pages can reach by DNS rebinding.
     pub(crate) fn is_loopback(&self) -> bool {
-        matches!(self, Self::Tcp(address) if address.ip().to_canonical().is_loopback())
+        match self {
+            Self::Localhost(_) => true,
+            Self::Tcp(address) => address.ip().to_canonical().is_loopback(),
+            Self::Unix(_) => false,
+        }
     }
 
     /// Whether this is a TCP address that other hosts may reach.
@@ -47,12 +54,9 @@ impl FromStr for Endpoint {
             let fits = (1..=UNIX_PATH_BYTES_MAX).contains(&path.len());
             return if fits { Ok(Self::Unix(path.into())) } else { Err(FORMS) };
         }
-        // 127.0.0.1 is enough for localhost: clients that try ::1 first then try 127.0.0.1.
         let port = text.strip_prefix("localhost:").unwrap_or(text);
         match port.parse() {
-            Ok(port) if !text.starts_with('+') => {
-                Ok(Self::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, port))))
-            }
+            Ok(number) if !port.starts_with('+') => Ok(Self::Localhost(number)),
             _ => text.parse().map(Self::Tcp).map_err(|_| FORMS),
         }
     }
@@ -61,6 +65,7 @@ impl FromStr for Endpoint {
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Localhost(port) => write!(f, "http://localhost:{port}"),
             Self::Tcp(address) => write!(f, "http://{address}"),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
@@ -202,10 +207,11 @@ mod tests {
         }
         let too_long = format!("unix:/{}", "x".repeat(107));
         for text in ["8080", "localhost:8080"] {
-            assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), "http://127.0.0.1:8080");
+            assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), "http://localhost:8080");
         }
         for text in [
             ":8080",
+            "localhost:+80",
             "*:8080",
             "65536",
             "+80",
@@ -225,6 +231,7 @@ mod tests {
     #[test]
     fn only_loopback_addresses_are_loopback() {
         for (text, expected) in [
+            ("localhost:1", true),
             ("127.0.0.2:1", true),
             ("[::ffff:127.0.0.1]:1", true),
             ("0.0.0.0:1", false),

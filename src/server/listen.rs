@@ -1,9 +1,9 @@
 //! Listening sockets, opened here or inherited, the files of unix sockets, and the options that
 //! accepted connections inherit.
 
-use std::fs;
-use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixListener;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use listenfd::ListenFd;
-use rustix::fs::{Access, Mode};
+use rustix::fs::{Access, FlockOperation, Mode};
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
@@ -62,44 +62,77 @@ impl AsFd for Listener {
     }
 }
 
-/// Opens a listening socket. `mode`: the permissions of a unix socket's file. `user_timeout`: how
-/// long the kernel waits for a TCP client to acknowledge data before it gives up the connection.
+/// How many ports to try on both addresses of localhost, when the kernel picks the port of the first
+/// and somebody else may have it on the second. Hardly a port is in use on just one of them.
+const PORTS_TRIED: usize = 16;
+
+/// Opens the listening sockets of an endpoint. `mode`: the permissions of a unix socket's file.
+/// `user_timeout`: how long the kernel waits for a TCP client to acknowledge data before it gives up
+/// the connection.
 pub(crate) fn listen(
     endpoint: &Endpoint,
     mode: u32,
     user_timeout: Duration,
-) -> io::Result<Listener> {
+) -> io::Result<Vec<Listener>> {
     match endpoint {
-        Endpoint::Tcp(address) => {
-            let domain = Domain::for_address(*address);
-            let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
-            // Without this option, a restart fails while connections of the previous process
-            // are in TIME-WAIT.
-            socket.set_reuse_address(true)?;
-            if address.is_ipv6() {
-                socket.set_only_v6(false)?;
+        Endpoint::Localhost(port) => listen_on_localhost(*port, user_timeout),
+        Endpoint::Tcp(address) => match listen_on(*address, user_timeout) {
+            // All addresses of a host without IPv6 are those of IPv4.
+            Err(error) if address.ip() == Ipv6Addr::UNSPECIFIED && is_without_ipv6(&error) => {
+                let address = (Ipv4Addr::UNSPECIFIED, address.port()).into();
+                Ok(vec![listen_on(address, user_timeout)?])
             }
-            socket.bind(&(*address).into())?;
-            socket.listen(BACKLOG)?;
-            configure(socket, user_timeout)
-        }
+            listener => Ok(vec![listener?]),
+        },
         Endpoint::Unix(path) => {
             let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
             let file = SocketFile::bind(&socket, path, mode)?;
             socket.listen(BACKLOG)?;
             let listener = configure(socket, user_timeout)?;
-            Ok(Listener { file: Some(file), ..listener })
+            Ok(vec![Listener { file: Some(file), ..listener }])
         }
     }
+}
+
+/// Listens on 127.0.0.1 and, where there is IPv6, on the same port of [::1].
+fn listen_on_localhost(port: u16, user_timeout: Duration) -> io::Result<Vec<Listener>> {
+    let mut ports_left = if port == 0 { PORTS_TRIED } else { 1 };
+    loop {
+        let first = listen_on((Ipv4Addr::LOCALHOST, port).into(), user_timeout)?;
+        let port = SockRef::from(&first).local_addr()?.as_socket().map_or(port, |own| own.port());
+        ports_left -= 1;
+        match listen_on((Ipv6Addr::LOCALHOST, port).into(), user_timeout) {
+            Ok(second) => return Ok(vec![first, second]),
+            Err(error) if is_without_ipv6(&error) => return Ok(vec![first]),
+            Err(error) if error.kind() == ErrorKind::AddrInUse && ports_left > 0 => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn listen_on(address: SocketAddr, user_timeout: Duration) -> io::Result<Listener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    // Without this option, a restart fails while connections of the previous process are in
+    // TIME-WAIT.
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(false)?;
+    }
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    configure(socket, user_timeout)
+}
+
+/// Whether socket(2) or bind(2) failed because the kernel, or this host, does without IPv6.
+fn is_without_ipv6(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL))
 }
 
 /// Fails if no unix socket can be made at this path, because of the directory or of a file that is
 /// there. Does not look whether the address is in use: the service may be running. Changes nothing.
 pub(crate) fn check_endpoint(endpoint: &Endpoint) -> io::Result<()> {
     let Endpoint::Unix(path) = endpoint else { return Ok(()) };
-    // The parent of a bare name is "", which becomes ".".
-    let directory = path.parent().unwrap_or(path).join(".");
-    rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK)?;
+    rustix::fs::access(directory(path), Access::WRITE_OK | Access::EXEC_OK)?;
     is_socket(path).map(drop)
 }
 
@@ -164,8 +197,8 @@ impl SocketFile {
         // The new file has the mode of the socket less the umask (unix_bind_bsd in the kernel's
         // net/unix/af_unix.c). To change its mode by its path could follow a link.
         rustix::fs::fchmod(socket, Mode::from_raw_mode(mode))?;
-        // bind(2) fails if there is a file.
-        remove_stale(path, &address)?;
+        // bind(2) fails if there is a file. No other start takes the new one for the stale one.
+        let _replacing = remove_stale(path, &address)?;
         // The umask is that of the whole process. No other thread makes files by now.
         let umask = rustix::process::umask(Mode::empty());
         let bound = socket.bind(&address);
@@ -184,18 +217,27 @@ impl Drop for SocketFile {
     }
 }
 
-/// Removes a socket file to which no socket is bound any more. Fails if a socket is bound to it, or
-/// if there is a file of another kind.
-fn remove_stale(path: &Path, address: &SockAddr) -> io::Result<()> {
+/// Removes a socket file to which no socket is bound any more. Fails if a socket is bound to it, if
+/// another start is about to replace it, or if there is a file of another kind. Returns the lock on
+/// its directory (flock(2)), which no other start has until this is dropped.
+fn remove_stale(path: &Path, address: &SockAddr) -> io::Result<Option<File>> {
     if !is_socket(path)? {
-        return Ok(());
+        return Ok(None);
+    }
+    let directory = File::open(directory(path))?;
+    match rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => return Err(ErrorKind::AddrInUse.into()),
+        locked => locked?,
     }
     // If a stream socket is bound to the file, a datagram socket gets EPROTOTYPE (connect(2)),
     // whether the stream socket listens already or not yet.
     match Socket::new(Domain::UNIX, Type::DGRAM, None)?.connect(address) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+            fs::remove_file(path)?;
+            Ok(Some(directory))
+        }
         Err(error) if Errno::from_io_error(&error) != Some(Errno::PROTOTYPE) => Err(error),
-        _ => Err(io::ErrorKind::AddrInUse.into()),
+        _ => Err(ErrorKind::AddrInUse.into()),
     }
 }
 
@@ -208,6 +250,11 @@ fn is_socket(path: &Path) -> io::Result<bool> {
     }
 }
 
+/// The directory of a file. The parent of a bare name is "", which becomes ".".
+fn directory(path: &Path) -> PathBuf {
+    path.parent().unwrap_or(path).join(".")
+}
+
 fn identity(path: &Path) -> io::Result<FileId> {
     fs::symlink_metadata(path).map(|file| FileId::of(&file))
 }
@@ -218,8 +265,8 @@ mod tests {
 
     #[test]
     fn port_0_becomes_the_one_picked() {
-        let listener =
+        let listeners =
             listen(&"127.0.0.1:0".parse().unwrap(), 0o600, Duration::from_secs(1)).unwrap();
-        assert!(matches!(listener.endpoint, Endpoint::Tcp(address) if address.port() != 0));
+        assert!(matches!(listeners[0].endpoint, Endpoint::Tcp(address) if address.port() != 0));
     }
 }

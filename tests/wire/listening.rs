@@ -13,8 +13,10 @@ use rustix::process::Signal;
 
 use crate::common::client::Client;
 use crate::common::harness::{
-    Scratch, Server, colors, colors_inheriting, eventually, own_environment, run, wait_until,
+    Scratch, Server, colors, colors_inheriting, eventually, own_environment, run, signal_child,
+    wait_until,
 };
+use crate::common::process::colors_below_strace;
 
 /// A service with a unix socket at `path`, next to its TCP one.
 fn on_unix(path: &str, arguments: &[&str]) -> Server {
@@ -61,6 +63,46 @@ fn several_listeners_serve_the_same_list() {
         assert_eq!(client.ask("GET", "/api/colors/ink", "").status, 200, "{endpoint}");
     }
     Client::on_unix(&path).ask("GET", "/api/colors/ink", "").expect_status(200);
+}
+
+#[test]
+fn localhost_is_both_addresses_with_one_port() {
+    // port 0 has the kernel pick one, and the lines show the addresses
+    for listen in [["--listen", "0"], ["--listen", "localhost:0"], ["--port", "0"]] {
+        let server = Server::spawn(colors(&listen));
+        let port = server.address.port();
+        let expected = [format!("http://127.0.0.1:{port}"), format!("http://[::1]:{port}")];
+        assert_eq!(endpoints(&server, 2), expected);
+        for address in ["127.0.0.1", "::1"] {
+            let mut client = Client::new(TcpStream::connect((address, port)).unwrap());
+            client.ask("GET", "/colors/red", "").expect_status(200);
+            // as on each loopback address, no page reaches it by a name of its own
+            let foreign = "GET /colors HTTP/1.1\r\nHost: evil.example\r\n\r\n";
+            assert_eq!(client.try_ask(foreign).unwrap().status, 403);
+        }
+        // clients that try one of the two must not meet somebody else there
+        let (code, _, log) = run(&mut colors(&["--port", &port.to_string()]));
+        let expected = format!("cannot listen on http://localhost:{port}: Address already in use");
+        assert_eq!(code, Some(1));
+        assert!(log.contains(&expected), "{log}");
+    }
+}
+
+#[test]
+fn without_ipv6_localhost_and_all_addresses_are_those_of_ipv4() {
+    for (listen, address, fault) in [
+        ("localhost:0", "127.0.0.1", "inject=bind:error=EADDRNOTAVAIL:when=2"),
+        ("localhost:0", "127.0.0.1", "inject=bind:error=EAFNOSUPPORT:when=2"),
+        ("[::]:0", "0.0.0.0", "inject=bind:error=EAFNOSUPPORT:when=1"),
+    ] {
+        let options = ["-o", "/dev/null", "-e", "trace=bind", "-e", fault];
+        let Some(command) = colors_below_strace(&options, &["--listen", listen]) else { return };
+        let server = Server::spawn(command);
+        assert_eq!(server.address.ip().to_string(), address, "{fault}");
+        server.connect().expect_open();
+        let log = server.stop();
+        assert_eq!(log.matches("listening on ").count(), 1, "{log}");
+    }
 }
 
 #[test]
@@ -124,6 +166,30 @@ fn a_file_on_which_somebody_listens_or_that_is_no_socket_is_not_replaced() {
     }
     Client::on_unix(&path).expect_open();
     assert_eq!(fs::read_to_string(&precious).unwrap(), "content");
+}
+
+#[test]
+fn of_two_starts_on_a_stale_file_one_has_it() {
+    let (scratch, path) = socket();
+    drop(UnixListener::bind(&path).unwrap());
+    // between its look at the file and the removal
+    let trace = scratch.write("trace", "");
+    let options = ["-o", &trace, "-e", "trace=connect", "-e", "inject=connect:signal=STOP"];
+    let endpoint = format!("unix:{path}");
+    let Some(mut first) = colors_below_strace(&options, &["--listen", &endpoint]) else { return };
+    let mut first = first.spawn().unwrap();
+    wait_until("it has stopped", || {
+        fs::read_to_string(&trace).unwrap().contains("stopped by SIGSTOP")
+    });
+    let expected = format!(
+        "cannot listen on {endpoint}: address in use; choose another address, port or path with --listen"
+    );
+    assert_eq!(refusal(&path), expected);
+    signal_child(&first, Signal::CONT);
+    wait_until("it listens", || UnixStream::connect(&path).is_ok());
+    Client::on_unix(&path).expect_open();
+    signal_child(&first, Signal::TERM);
+    assert!(first.wait().unwrap().success());
 }
 
 #[test]

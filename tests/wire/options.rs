@@ -162,16 +162,6 @@ fn a_seed_that_is_no_list_is_spoken_of_as_a_file() {
 }
 
 #[test]
-fn a_port_alone_and_localhost_mean_loopback() {
-    // port 0 has the kernel pick one, and the line shows the address
-    for listen in [["--listen", "0"], ["--listen", "localhost:0"], ["--port", "0"]] {
-        let server = Server::spawn(colors(&listen));
-        assert_eq!(server.address.ip(), std::net::Ipv4Addr::LOCALHOST);
-        server.connect().expect_open();
-    }
-}
-
-#[test]
 fn a_usage_error_exits_with_2_and_says_what_to_give() {
     let size = "give a size from 64 bytes to 16 MiB, as in 65536, 64K or 1MiB";
     let time = "give a time from 100ms to 24h, as in 30, 30s, 500ms or 2m";

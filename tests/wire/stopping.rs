@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::common::harness::{Scratch, Server, colors, eventually, signal_child};
+use crate::common::harness::{Scratch, Server, colors, eventually, signal_child, wait_until};
 
 #[test]
 fn a_signal_while_the_list_is_loaded_ends_the_start() {
@@ -101,6 +101,23 @@ fn a_second_signal_ends_it_at_once() {
     let mut stalled = server.connect();
     stalled.send("GET /colors/red HTTP/1.1\r\n");
     server.begin_to_stop();
-    server.signal(Signal::TERM);
+    stalled.stream.set_nonblocking(true).unwrap();
+    wait_until("the connection ends", || {
+        server.signal(Signal::TERM);
+        stalled.stream.peek(&mut [0]).is_ok_and(|length| length == 0)
+    });
     assert_eq!(server.wait().0.code(), Some(1));
+}
+
+#[test]
+fn two_signals_at_once_are_one() {
+    let server = Server::start(&[]);
+    let mut stalled = server.connect();
+    stalled.send("GET /colors/red HTTP/1.1\r\n");
+    server.connect().expect_open();
+    server.signal(Signal::TERM);
+    server.signal(Signal::INT);
+    stalled.send("Host: localhost\r\n\r\n");
+    stalled.response().expect_status(200);
+    assert_eq!(server.wait().0.code(), Some(0));
 }
