@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::harness::{Scratch, Server, colors, is_installed, run, skip};
+use crate::common::harness::{Scratch, Server, colors, is_installed, own_environment, run, skip};
 use crate::wire::recipes::{block, path_with};
 use crate::wire::systemd::{check_exposure, check_unit};
 
@@ -312,7 +312,7 @@ fn openrc_starts_restarts_and_stops_the_service() {
     let block = block(OPERATING, "sh", "rc-service").replace("./install.sh", &install);
     let commands = format!(
         r#"
-        echo COLORS_ACCESS_LOG=changes >/etc/default/colors
+        printf 'COLORS_ACCESS_LOG="changes"' >/etc/default/colors
         exec 3>&1 >&2
         {block}
         ask() {{ curl -sSf --retry 20 --retry-delay 1 --retry-connrefused localhost:8080/colors/ink "$@" >&3; }}
@@ -323,6 +323,8 @@ fn openrc_starts_restarts_and_stops_the_service() {
         rc-service colors status
         rc-service colors stop
         ! ask --retry 0
+        printf 'COLORS_TOKEN_FILE=/etc/my tokens\nCOLORS_ACCESS_LOG=changes' >/etc/default/colors
+        ! rc-service colors start
         ls /etc/runlevels/default >&3
         cat /var/log/colors.log
     "#
@@ -342,12 +344,18 @@ const PROCD: &str = r#"
     procd_set_param() {
         case $1 in
         command) command=$2 ;;
-        env) variables=$2 ;;
+        env) given= ;;
         *) echo "$*" ;;
         esac
     }
-    procd_append_param() { variables="$variables $2"; }
-    procd_close_instance() { echo "$variables" && env $variables "$command" --dump; }
+    procd_append_param() { given="$2
+$given"; }
+    procd_close_instance() {
+        echo "$given" | sort
+        IFS='
+'
+        env $given "$command" --dump
+    }
     . "$0"
     start_service
 "#;
@@ -359,21 +367,28 @@ fn the_script_for_procd_has_it_start_the_service_with_the_options() {
     let directory = scratch.0.display().to_string();
     let seed = r#"[{"name":"ink","value":"1"}]"#;
     Server::with_data(seed, &scratch.file("colors.db"), &[]).stop();
-    let options =
-        scratch.write("options", "# a comment\n#COLORS_LISTEN=8081\nCOLORS_BASE_PATH=/api\n");
     let script = include_str!("../../packaging/init/colors.procd")
         .replace("/usr/bin/colors", colors(&[]).get_program().to_str().unwrap())
-        .replace("/etc/default/colors", &options)
+        .replace("/etc/default/colors", &scratch.file("options"))
         .replace("/etc/colors", &directory);
     let script = scratch.write("colors.procd", script);
-    let mut command = Command::new(shell[0]);
-    command.args(&shell[1..]).args(["-euc", PROCD, &script]).current_dir("/");
+    let start = |options: &str| {
+        scratch.write("options", options);
+        let mut command = own_environment(shell[0]);
+        command.args(&shell[1..]).args(["-euc", PROCD, &script]).current_dir("/");
+        run(&mut command)
+    };
+    // with quotes as systemd takes them, and no line feed at the end
+    let options = "# a comment\n#COLORS_LISTEN=8081\nCOLORS_SEED=\"/a b\"\nCOLORS_BASE_PATH='/api'";
     let printed = format!(
         "chown nobody {directory}\nuser nobody\nstderr 1\nlimits nofile=8448 8448\n\
-         respawn 3600 5 0\nCOLORS_DATA={directory}/colors.db COLORS_BASE_PATH=/api\n\
-         {{\"data\":[{{\"name\":\"ink\",\"value\":\"1\"}}]}}\n"
+         respawn 3600 5 0\n\nCOLORS_BASE_PATH=/api\nCOLORS_DATA={directory}/colors.db\n\
+         COLORS_SEED=/a b\n{{\"data\":[{{\"name\":\"ink\",\"value\":\"1\"}}]}}\n"
     );
-    assert_eq!(run(&mut command), (Some(0), printed, String::new()));
+    assert_eq!(start(options), (Some(0), printed, String::new()));
+    // what the shell would run in place of setting it
+    let (code, printed, _) = start("COLORS_TOKEN_FILE=/etc/my tokens\n");
+    assert_eq!((code, printed), (Some(127), format!("chown nobody {directory}\n")));
 }
 
 const CI_SCRIPTS: &str = "boot container dist emulated fuzz install package run schemathesis";
