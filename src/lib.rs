@@ -41,7 +41,6 @@
 //! - `store`: the list, in memory and on disk
 //!   - `store`: the list, and where it is kept
 //!   - `list`: one mutex around the current version
-//!   - `old`: old representations, and when they are withdrawn
 //!   - `color_list`: one version of the list
 //!   - `color`: a color, which is its JSON
 //!   - `json`: content and files that become colors
@@ -212,7 +211,7 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     let handles = WorkerHandle::all(&state).map_err(Failure::System)?;
     // FILE is made last: a start that gets no addresses or no threads makes no FILE.
     let Opened { store, writer, details, path, is_new } =
-        load::open(source, server::old_max(buffers_max), server::change_listener(&handles))?;
+        load::open(source, server::change_listener(&handles))?;
     // From here on, the first SIGTERM or SIGINT makes the accept loop return.
     is_starting.store(false, SeqCst);
     if let Some(writer) = writer {

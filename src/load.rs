@@ -79,18 +79,14 @@ pub(crate) fn load_source(
     Ok(Source::Database { given, path, seed, is_seed_given: options.seed.is_some(), lock: None })
 }
 
-/// Opens the list, and makes FILE if there is none. `old_max`: see [`Store::in_memory`].
-/// `notify` is called after each new version of the list.
-pub(crate) fn open(
-    source: Source,
-    old_max: usize,
-    notify: ChangeListener,
-) -> Result<Opened, Failure> {
+/// Opens the list, and makes FILE if there is none. `notify` is called after each
+/// new version of the list.
+pub(crate) fn open(source: Source, notify: ChangeListener) -> Result<Opened, Failure> {
     match source {
         Source::InMemory(colors, name) => {
             let count = count(colors.len());
             let details = format!("{count} from {name}, in memory: changes are lost when it stops");
-            let store = Store::in_memory(colors, old_max, notify);
+            let store = Store::in_memory(colors, notify);
             Ok(Opened { store, writer: None, details, path: None, is_new: false })
         }
         Source::Database { given, path, seed, is_seed_given, lock } => {
@@ -106,7 +102,7 @@ pub(crate) fn open(
             let (database, colors) = Database::open(&given, &path, lock).map_err(failed)?;
             let engine = Box::new(SqliteEngine::new(database));
             let details = format!("{} kept in {}, {origin}", count(colors.len()), given.display());
-            let (store, writer) = Writer::new(engine, colors, old_max, notify);
+            let (store, writer) = Writer::new(engine, colors, notify);
             Ok(Opened { store, writer: Some(writer), details, path: Some(path), is_new })
         }
     }

@@ -1,7 +1,7 @@
 //! Bytes with an entity tag. The list and all responses share them, so that nobody copies them.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use crate::conditions::Tag;
 
@@ -16,9 +16,8 @@ pub(crate) struct Representation {
     bytes: Box<[u8]>,
     /// See [`LATE_TAG_BYTES_MAX`].
     tag: OnceLock<Tag>,
-    /// Whether connections that are still sending it are to be closed. `None` if it cannot be
-    /// withdrawn, like the page.
-    is_withdrawn: Option<AtomicBool>,
+    /// How many clients have a part of it.
+    readers: AtomicUsize,
 }
 
 impl Representation {
@@ -26,24 +25,24 @@ impl Representation {
         let bytes = bytes.into();
         let tag =
             if bytes.len() > LATE_TAG_BYTES_MAX { Tag::of(&bytes).into() } else { OnceLock::new() };
-        Self { bytes, tag, is_withdrawn: None }
+        Self { bytes, tag, readers: AtomicUsize::new(0) }
     }
 
-    /// The JSON of a list or of a color, which may be withdrawn.
-    pub(crate) fn of_list(bytes: impl Into<Box<[u8]>>) -> Self {
-        Self { is_withdrawn: Some(AtomicBool::new(false)), ..Self::new(bytes) }
+    /// Notes that one more client has a part of it. True for the first.
+    pub(crate) fn add_reader(&self) -> bool {
+        self.readers.fetch_add(1, Relaxed) == 0
     }
 
-    pub(crate) fn may_be_withdrawn(&self) -> bool {
-        self.is_withdrawn.is_some()
+    /// Takes back [`Representation::add_reader`]. True for the last.
+    pub(crate) fn remove_reader(&self) -> bool {
+        self.readers.fetch_sub(1, Relaxed) == 1
     }
 
-    pub(crate) fn withdraw(&self) {
-        self.is_withdrawn.iter().for_each(|is_withdrawn| is_withdrawn.store(true, Relaxed));
-    }
-
-    pub(crate) fn is_withdrawn(&self) -> bool {
-        self.is_withdrawn.as_ref().is_some_and(|is_withdrawn| is_withdrawn.load(Relaxed))
+    /// Whether nobody has it but clients that have a part of it: it is not in the list any more.
+    /// `references`: how many each of these has. While others take or drop references, this may
+    /// say true too early.
+    pub(crate) fn is_old(self: &Arc<Self>, references: usize) -> bool {
+        Arc::strong_count(self) <= references * self.readers.load(Relaxed)
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {

@@ -55,7 +55,6 @@
 //!   memory.
 //! - `SharedList::latest`: the envelope that was made last. Held while one is made, on the thread
 //!   for answers that take long alone.
-//! - `OldRepresentations::partly_sent` *: representations of which clients have received a part.
 //! - `Tokens::accepted` *: the hashes and the names of the tokens.
 //! - `Limiter::rate` *: how many lines of one kind were logged in this second.
 //! - `ColorList::envelope` * and `Representation::tag` *: each is made once. A worker makes only
@@ -83,9 +82,8 @@
 //! The deadlines of the follower are the constants of `follower`.
 //!
 //! Above the connection limit (`Phase::AboveLimit`), workers look every 20 ms. The connections that
-//! have stalled longest, at least for half a second, get `Event::Evicted`. Old lists and colors
-//! that take too much memory are withdrawn (`OldRepresentations::withdraw`). Connections that are
-//! still being sent one of these end about 100 ms later.
+//! have stalled longest, at least for half a second, get `Event::Evicted`. The more memory old lists
+//! and colors take, the less time has a client to read one: `Reading::deadline`.
 
 mod accept;
 mod access_log;
@@ -109,7 +107,7 @@ pub(crate) use accept::AcceptLoop;
 use inbox::Inbox;
 use limits::spare_connections;
 pub(crate) use limits::{
-    buffers_max, connections_max, control_group_limit, old_max, raise_descriptor_limit,
+    buffers_max, connections_max, control_group_limit, raise_descriptor_limit,
 };
 pub(crate) use listen::{Listener, check_endpoint, inherited, listen};
 use watches::Watches;
@@ -125,6 +123,8 @@ pub(crate) struct Shared {
     buffers_max: usize,
     /// Bytes counted against [`Shared::buffers_max`].
     memory: AtomicUsize,
+    /// Bytes of the representations of which clients have a part, each counted once.
+    read_bytes: AtomicUsize,
     /// Held by the worker that closes connections to make room, so that no two close one each for
     /// the same client.
     making_room: Mutex<()>,
@@ -132,7 +132,9 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(service: Service, buffers_max: usize) -> Self {
-        Self { service, buffers_max, memory: AtomicUsize::new(0), making_room: Mutex::default() }
+        let memory = AtomicUsize::new(0);
+        let read_bytes = AtomicUsize::new(0);
+        Self { service, buffers_max, memory, read_bytes, making_room: Mutex::default() }
     }
 
     /// How many connections there are above the limit: clients who wait until as many others are

@@ -18,8 +18,8 @@
 //!
 //! # Locks
 //!
-//! In this process: `SharedList::current`, `OldRepresentations::partly_sent` and
-//! `StorageStatus::current`, none inside another, and each held for a moment. Under the first, a
+//! In this process: `SharedList::current` and `StorageStatus::current`, neither inside the other,
+//! and each held for a moment. Under the first, a
 //! change of one color in a list in memory is decided and applied. The longest work under it is to
 //! hash names, and the JSON of a color of at most 16 KiB: the tag of a longer one is ready
 //! ([`Representation`](crate::representation::Representation)). The JSON and the tag of a list are
@@ -51,7 +51,6 @@ mod difference;
 mod engine;
 pub(crate) mod json;
 mod list;
-mod old;
 pub(crate) mod sqlite;
 mod storage_status;
 mod writer;
@@ -67,7 +66,6 @@ use engine::Engine;
 pub(crate) use engine::StorageError;
 pub(crate) use json::JsonError;
 pub(crate) use list::{ChangeListener, SharedList};
-pub(crate) use old::PartlySent;
 pub(crate) use storage_status::StorageStatus;
 pub(crate) use writer::Writer;
 use writer::WriterMessage;
@@ -93,10 +91,9 @@ pub(crate) enum Storage {
 pub(crate) type Deliver = Box<dyn FnOnce(Result<Outcome, StorageError>) + Send>;
 
 impl Store {
-    /// A list that is in memory alone. [`Writer::new`] makes one with an engine. `old_max`: most
-    /// bytes of old lists and colors that clients are still being sent.
-    pub(crate) fn in_memory(colors: ColorList, old_max: usize, notify: ChangeListener) -> Self {
-        let list = Arc::new(SharedList::new(colors, old_max, notify));
+    /// A list that is in memory alone. [`Writer::new`] makes one with an engine.
+    pub(crate) fn in_memory(colors: ColorList, notify: ChangeListener) -> Self {
+        let list = Arc::new(SharedList::new(colors, notify));
         Self { list, storage: Storage::InMemory }
     }
 

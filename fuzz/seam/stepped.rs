@@ -75,7 +75,7 @@ impl SteppedConnection {
             }
         }
         let colors = json::from_list(list).expect("these are colors");
-        let store = Store::in_memory(colors, MEMORY_MAX, Box::new(|_| ()));
+        let store = Store::in_memory(colors, Box::new(|_| ()));
         let state = ServerState::new(1, 10);
         let worker = WorkerHandle::all(&state).expect("the system has an eventfd").remove(0);
         let shared = Arc::new(Shared::new(

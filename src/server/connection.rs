@@ -18,7 +18,7 @@ use self::pending::{Pending, Watching};
 use self::sending::{overloaded, timed_out};
 use super::access_log;
 use super::inbox::NewConnection;
-use super::limits::{Quota, counted_bytes};
+use super::limits::{Quota, Reading, counted_bytes};
 use super::loop_context::{LoopContext, catch_panic};
 use super::output::Output;
 use crate::http::{Parser, ProtocolError, Request};
@@ -44,8 +44,8 @@ const LINGER_TIME: Duration = Duration::from_secs(2);
 /// second, since the field Keep-Alive promises at least one second.
 const KEEP_ALIVE_GRACE: Duration = Duration::from_secs(1);
 
-/// How soon a worker looks whether a representation that is being sent was withdrawn.
-const SHARED_CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// How soon a worker looks again at the deadline of a client that reads what others may replace.
+const READING_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Longest keep-alive time during a stop. A busy client sends its next request sooner.
 const STOPPING_IDLE: Duration = Duration::from_secs(1);
@@ -238,11 +238,13 @@ impl Connection {
             (State::Sending { then, since }, Event::Socket | Event::Turn) => {
                 self.send_more(then, since, None, context)
             }
-            (State::Sending { .. }, Event::Overdue) if self.output.is_withdrawn() => {
+            (State::Sending { .. }, Event::Overdue) if self.is_reading_overdue(context.now) => {
                 Ok(self.close(Closing::OldList, context))
             }
             (State::Sending { then, since }, Event::Overdue) => {
-                self.send_more(then, since, Some(Closing::Unread), context)
+                let time = context.shared.service.options.request_timeout;
+                let overdue = (since + time <= context.now).then_some(Closing::Unread);
+                self.send_more(then, since, overdue, context)
             }
             (State::Sending { then, since }, Event::Evicted) => {
                 self.send_more(then, since, Some(Closing::NoRoom), context)
@@ -296,8 +298,11 @@ impl Connection {
             }
             State::Watching(watching) if is_stopping => watching.since,
             State::Watching(watching) => watching.end(),
-            State::Sending { since, .. } if self.output.is_withdrawn() => *since,
-            State::Sending { since, .. } => *since + options.request_timeout,
+            State::Sending { since, .. } => {
+                let reading = self.output.reading().and_then(Reading::deadline);
+                let progress = *since + options.request_timeout;
+                reading.map_or(progress, |reading| reading.min(progress))
+            }
             State::Lingering { since, .. } => *since + LINGER_TIME,
         };
         Some(deadline)
@@ -314,12 +319,17 @@ impl Connection {
         }
     }
 
-    /// When the worker has to look at the connection at the latest, if no event comes before. While
-    /// the connection is being sent a shared representation, that is soon: the representation may
-    /// be withdrawn.
+    /// Whether [`Reading::deadline`] has passed.
+    fn is_reading_overdue(&self, now: Instant) -> bool {
+        let deadline = self.output.reading().and_then(Reading::deadline);
+        deadline.is_some_and(|deadline| deadline <= now)
+    }
+
+    /// When the worker has to look at the connection at the latest, if no event comes before. That
+    /// is soon if the connection has a [`Reading`], whose deadline others bring forward.
     pub(super) fn next_check(&self, context: &LoopContext<'_>) -> Option<Instant> {
-        if self.output.shared_content().is_some() {
-            return Some(context.now + SHARED_CHECK_INTERVAL);
+        if self.output.reading().is_some() {
+            return Some(context.now + READING_CHECK_INTERVAL);
         }
         self.deadline(context.phase, &context.shared.service.options)
     }

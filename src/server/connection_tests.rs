@@ -32,7 +32,7 @@ impl Pair {
     fn new(value: &str) -> Self {
         let colors = ColorList::from_iter([Color::new("red", value)]);
         let options = Options { max_body: 1_000, ..Options::default() };
-        let store = Store::in_memory(colors, 32 << 20, Box::new(|_| ()));
+        let store = Store::in_memory(colors, Box::new(|_| ()));
         let state = ServerState::new(1, 10);
         let worker = WorkerHandle::all(&state).unwrap().remove(0);
         let shared =
@@ -369,5 +369,22 @@ fn a_client_that_does_not_read_is_closed_when_its_responses_take_too_much() {
         others.set_memory(others_bytes);
         let metrics = "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n".repeat(100);
         assert_eq!(pair.send(1, &metrics), expected);
+    }
+}
+
+#[test]
+fn a_client_that_reads_what_is_old_is_closed_when_memory_is_short() {
+    let sending = || in_each_state().into_iter().find(|(name, _)| *name == "sending").unwrap().1;
+    for (value, deadline, next) in [
+        ("2".to_owned(), 10, Next::Close),
+        // one old version of a long list may be read to its end
+        ("y".repeat(4_000_000), 40, Next::Epoll(EventFlags::OUT)),
+    ] {
+        let mut pair = sending();
+        pair.change_red(&value);
+        assert_eq!(pair.deadline(Phase::Serving), Some(deadline));
+        assert_eq!(pair.handle_event(Event::Overdue), next);
+        let closed = pair.shared.service.metrics.workers[0].closed(Closing::OldList).get();
+        assert_eq!(closed, u64::from(next == Next::Close));
     }
 }

@@ -6,11 +6,13 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::Shared;
 use crate::http::Request;
+use crate::representation::Representation;
 
 /// Greatest value of [`buffers_max`]: 512 requests of 64 KiB that are arriving. A whole request
 /// with content counts for more: [`counted_bytes`].
@@ -44,15 +46,10 @@ const SPARE_CONNECTIONS_MAX: usize = 64;
 
 /// How many bytes the buffers of all connections may take together: a sixteenth of `limit`, which
 /// is [`control_group_limit`], from [`BUFFERS_MIN`] to [`BUFFERS_MAX`], which is also the value for
-/// `None`. [`old_max`] comes on top. The rest is for the list, the allocator and the kernel's
+/// `None`. What clients read comes on top, with up to twice as much: [`Reading`]. The rest is for the list, the allocator and the kernel's
 /// buffers.
 pub(crate) fn buffers_max(limit: Option<usize>) -> usize {
     limit.map_or(BUFFERS_MAX, |limit| (limit / 16).clamp(BUFFERS_MIN, BUFFERS_MAX))
-}
-
-/// How much memory old lists and colors may take that clients are still being sent.
-pub(crate) fn old_max(buffers_max: usize) -> usize {
-    2 * buffers_max
 }
 
 /// How many connections there may be above the limit: an eighth of it, at least 1, and no more than
@@ -158,6 +155,64 @@ impl Drop for Quota {
     fn drop(&mut self) {
         self.set_memory(0);
         self.shared.service.state.workers[self.worker].open.fetch_sub(1, Relaxed);
+    }
+}
+
+/// How many references to its representation a client has that reads it: the content of its output,
+/// and the [`Reading`].
+const REFERENCES: usize = 2;
+
+/// A representation of which the client has a part and not all, until this is dropped. Such
+/// representations stay in memory though the list has others by then.
+pub(super) struct Reading {
+    shared: Arc<Shared>,
+    representation: Arc<Representation>,
+    begun: Instant,
+}
+
+impl Reading {
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        representation: &Arc<Representation>,
+        begun: Instant,
+    ) -> Self {
+        if representation.add_reader() {
+            shared.read_bytes.fetch_add(representation.bytes().len(), Relaxed);
+        }
+        Self { shared: Arc::clone(shared), representation: Arc::clone(representation), begun }
+    }
+
+    /// When the client has to have all of it; `None` while the list has it, or memory is no matter.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        if !self.representation.is_old(REFERENCES) {
+            return None;
+        }
+        Some(self.begun + self.shared.reading_time()?)
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        if self.representation.remove_reader() {
+            self.shared.read_bytes.fetch_sub(self.representation.bytes().len(), Relaxed);
+        }
+    }
+}
+
+impl Shared {
+    /// How long a client may take for a representation that the list has no more; `None` if that
+    /// does not matter. Falls from the request timeout to nothing while what clients read grows from
+    /// [`Shared::buffers_max`] to twice as much, so the client that takes longest is closed first.
+    /// With a long list, from twice its length: two versions of it may always be read to their end.
+    fn reading_time(&self) -> Option<Duration> {
+        let bytes = self.read_bytes.load(Relaxed);
+        if bytes <= self.buffers_max {
+            return None;
+        }
+        let (_, list_bytes) = self.service.store.list.size();
+        let enough = self.buffers_max.max(2 * list_bytes);
+        let left = (2 * enough).saturating_sub(bytes) as f64 / enough as f64;
+        (bytes > enough).then(|| self.service.options.request_timeout.mul_f64(left))
     }
 }
 

@@ -5,13 +5,14 @@ use std::io::{self, IoSlice};
 use std::mem::take;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::Instant;
 
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags};
 
+use super::Shared;
+use super::limits::Reading;
 use crate::http::{CommonFields, Content, Response};
-use crate::representation::Representation;
-use crate::store::{PartlySent, SharedList};
 
 /// Longest content in bytes that is copied into the buffer; a longer one is sent from its place in
 /// memory.
@@ -45,8 +46,8 @@ pub(super) struct Output {
     content: Content,
     /// How many bytes of `buffer` and `content` together are sent.
     sent: usize,
-    /// For content that may be withdrawn, once a part of the output is sent.
-    partly_sent: Option<PartlySent>,
+    /// For shared content, once a part of the output is sent.
+    reading: Option<Reading>,
 }
 
 /// How much of the output the socket took.
@@ -105,27 +106,19 @@ impl Output {
         if self.buffer.is_empty() { 0 } else { self.buffer.capacity() + own }
     }
 
-    /// The content that is being sent, if it is shared: the list, a long color, the page or the
-    /// OpenAPI document.
-    pub(super) fn shared_content(&self) -> Option<&Arc<Representation>> {
-        match &self.content {
-            Content::Shared(representation) => Some(representation),
-            _ => None,
-        }
-    }
-
-    /// Has the list know what is partly sent.
-    pub(super) fn note_partly_sent(&mut self, list: &Arc<SharedList>) {
-        if self.partly_sent.is_none()
+    /// Notes that not all of the output could be sent.
+    pub(super) fn note_partly_sent(&mut self, shared: &Arc<Shared>, now: Instant) {
+        if self.reading.is_none()
             && let Content::Shared(representation) = &self.content
         {
-            self.partly_sent = list.note_partly_sent(representation);
+            self.reading = Some(Reading::new(shared, representation, now));
         }
     }
 
-    /// Whether the content is not to be sent any further.
-    pub(super) fn is_withdrawn(&self) -> bool {
-        self.shared_content().is_some_and(|representation| representation.is_withdrawn())
+    /// The content that is shared with other connections and with the list, once a part of the
+    /// output is sent.
+    pub(super) fn reading(&self) -> Option<&Reading> {
+        self.reading.as_ref()
     }
 
     /// Sends what the socket has room for. Stops once [`TURN_BYTES`] are sent, or somewhat more.
@@ -152,7 +145,7 @@ impl Output {
             }
         }
         self.content = Content::None;
-        self.partly_sent = None;
+        self.reading = None;
         self.sent = 0;
         self.buffer.clear();
         if self.buffer.capacity() > KEPT_BUFFER_BYTES_MAX {

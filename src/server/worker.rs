@@ -123,7 +123,6 @@ impl Worker {
         let mut caught_up = last_pass_end;
         let mut date = Date::default();
         let mut phase = Phase::Serving;
-        let mut withdrawn = 0;
         loop {
             self.wait(&mut events, last_pass_end);
             let now = Instant::now();
@@ -138,12 +137,11 @@ impl Worker {
             {
                 caught_up = last_pass_end;
             }
-            // The deadlines depend on the phase, and on what was withdrawn: look at them now.
-            let now_withdrawn = shared.service.store.list.old.withdrawn();
-            if (phase, withdrawn) != (context.phase, now_withdrawn) {
+            // The deadlines depend on the phase: look at them now.
+            if phase != context.phase {
                 self.next_check = Some(caught_up);
             }
-            (phase, withdrawn) = (context.phase, now_withdrawn);
+            phase = context.phase;
             if self.next_check.is_some_and(|check| check <= caught_up) {
                 self.end_overdue(caught_up, &mut context);
             }

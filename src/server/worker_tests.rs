@@ -1,12 +1,14 @@
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::Ordering::Relaxed;
 
 use threadpool::ThreadPool;
 
 use super::super::inbox::NewConnection;
-use super::super::limits::Quota;
+use super::super::limits::{Quota, Reading};
 use super::*;
 use crate::options::Options;
+use crate::representation::Representation;
 use crate::server::{Shared, change_listener};
 use crate::server_state::ServerState;
 use crate::service::Service;
@@ -17,7 +19,7 @@ fn worker(value: &str) -> Worker {
     let colors = ColorList::from_iter([Color::new("red", value)]);
     let state = ServerState::new(2, 10);
     let handles = WorkerHandle::all(&state).unwrap();
-    let store = Store::in_memory(colors, 32 << 20, change_listener(&handles));
+    let store = Store::in_memory(colors, change_listener(&handles));
     let time = Duration::from_secs(10);
     let options =
         Options { request_timeout: time, keep_alive: time, max_body: 100, ..Options::default() };
@@ -112,6 +114,58 @@ fn connections_are_refused_more_memory_than_all_may_use_together() {
     assert!(other.would_exceed(5_000) && !other.would_exceed(4_999) && !one.would_exceed(10_001));
     drop(one);
     assert!(!other.would_exceed(10_001));
+}
+
+#[test]
+fn what_only_its_readers_have_takes_limited_memory() {
+    let worker = worker(&"0".repeat(4_000));
+    let shared = &worker.shared;
+    let now = Instant::now();
+    let change = |value: &str| {
+        let update = Action::Update("red".to_owned(), Some(Color::new("red", value)));
+        let change = Change::new(update, Default::default());
+        shared.service.store.submit_and_wait(change).unwrap();
+    };
+    // each version has two clients, and its own content in their outputs
+    let read = |number: usize| {
+        let content = [(); 2].map(|()| shared.service.store.list.find("red").unwrap().json);
+        let second = Duration::from_secs(number as u64);
+        let readings = [(); 2].map(|()| Reading::new(shared, &content[0], now + second));
+        (content, readings)
+    };
+    let deadlines = |versions: &[([Arc<Representation>; 2], [Reading; 2])]| -> Vec<_> {
+        let deadline = |reading: &Reading| Some((reading.deadline()? - now).as_secs_f64());
+        versions.iter().flat_map(|(_, readings)| readings.iter().map(deadline)).collect()
+    };
+    let mut versions = Vec::new();
+    for number in 0..5 {
+        versions.push(read(number));
+        if number < 2 {
+            assert_eq!(deadlines(&versions), vec![None; 2 * versions.len()]);
+        }
+        change(&(number + 1).to_string().repeat(4_000));
+    }
+    let bytes = versions.iter().map(|(content, _)| content[0].bytes().len()).sum::<usize>();
+    assert_eq!(shared.read_bytes.load(Relaxed), bytes);
+    // more than twice the limit of 10,000
+    assert_eq!(deadlines(&versions), [0., 0., 1., 1., 2., 2., 3., 3., 4., 4.].map(Some));
+    // what is there is read by two more, who have their time; the older two are closed
+    versions.push(read(5));
+    versions.drain(..3);
+    let left = (20_000 - bytes * 3 / 5) as f64 / 1_000.;
+    assert_eq!(
+        deadlines(&versions),
+        [3., 3., 4., 4.]
+            .map(|begun| Some(begun + left))
+            .into_iter()
+            .chain([None; 2])
+            .collect::<Vec<_>>()
+    );
+    // two versions of a long list may be read to their end
+    change(&"x".repeat(10_000));
+    assert_eq!(deadlines(&versions), [None; 6]);
+    drop(versions);
+    assert_eq!(shared.read_bytes.load(Relaxed), 0);
 }
 
 #[test]

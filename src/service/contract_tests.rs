@@ -15,7 +15,7 @@ use crate::store::{Color, ColorList};
 impl Service {
     /// A service of these colors in memory with one worker.
     fn in_memory(colors: ColorList, options: Options, tokens: Option<Tokens>) -> Self {
-        let store = Store::in_memory(colors, 32 << 20, Box::new(|_| ()));
+        let store = Store::in_memory(colors, Box::new(|_| ()));
         Self::new(options.into(), store, tokens, None, ServerState::new(1, 10))
     }
 }

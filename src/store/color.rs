@@ -41,20 +41,16 @@ impl Color {
         serde_json::to_writer(&mut json, &fields)
             .expect("strings always serialize, and a Vec takes every byte");
         json.push(b'\n');
-        Self { json: Arc::new(Representation::of_list(json)) }
+        Self { json: Arc::new(Representation::new(json)) }
     }
 
     /// The name, without parsing the value.
     pub(crate) fn name(&self) -> Cow<'_, str> {
-        Self::name_in(self.json.bytes()).expect("it begins with a name")
-    }
-
-    /// The name in the JSON of a color; `None` if the bytes do not begin as such JSON.
-    pub(super) fn name_in(json: &[u8]) -> Option<Cow<'_, str>> {
         #[derive(Deserialize)]
         struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
-        let mut json = serde_json::Deserializer::from_slice(json.strip_prefix(NAME_BEGIN)?);
-        Some(Name::deserialize(&mut json).ok()?.0)
+        let json = &self.json.bytes()[NAME_BEGIN.len()..];
+        let name = Name::deserialize(&mut serde_json::Deserializer::from_slice(json));
+        name.expect("it begins with a name").0
     }
 
     /// Whether the color has this name. Does not parse the JSON of a name without escapes.

@@ -192,19 +192,8 @@ impl ColorList {
                 json.extend_from_slice(color.json_in_list());
             }
             json.extend_from_slice(ENVELOPE[1]);
-            Arc::new(Representation::of_list(json))
+            Arc::new(Representation::new(json))
         })
-    }
-
-    /// Whether this representation is the envelope of this version, or the JSON of one of its
-    /// colors. Compares pointers: equal bytes are not enough.
-    pub(super) fn contains(&self, representation: &Arc<Representation>) -> bool {
-        let is_envelope =
-            self.envelope.get().is_some_and(|envelope| Arc::ptr_eq(envelope, representation));
-        is_envelope
-            || Color::name_in(representation.bytes()).is_some_and(|name| {
-                self.named(&name).any(|(_, color)| Arc::ptr_eq(&color.json, representation))
-            })
     }
 
     /// Whether both are clones of one version. Two versions with equal colors are not the same.

@@ -5,7 +5,6 @@ use std::mem::replace;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
-use super::old::{OldRepresentations, PartlySent};
 use super::{Change, Color, ColorList, Edit, Outcome};
 use crate::representation::Representation;
 
@@ -17,7 +16,6 @@ pub(crate) struct SharedList {
     current: Mutex<ColorList>,
     /// What [`SharedList::envelope_since`] last returned, and when it began to read that version.
     latest: Mutex<(Instant, Weak<Representation>)>,
-    pub(crate) old: Arc<OldRepresentations>,
     notify: ChangeListener,
 }
 
@@ -27,12 +25,10 @@ pub(crate) struct SharedList {
 pub(crate) type ChangeListener = Box<dyn Fn(&[Edit]) + Send + Sync>;
 
 impl SharedList {
-    /// `old_max`: see [`OldRepresentations::new`].
-    pub(super) fn new(colors: ColorList, old_max: usize, notify: ChangeListener) -> Self {
+    pub(super) fn new(colors: ColorList, notify: ChangeListener) -> Self {
         Self {
             current: Mutex::new(colors),
             latest: Mutex::new((Instant::now(), Weak::new())),
-            old: Arc::new(OldRepresentations::new(old_max)),
             notify,
         }
     }
@@ -86,21 +82,6 @@ impl SharedList {
         envelope
     }
 
-    /// Notes that a client has received a part of a representation. `None` if that is never
-    /// withdrawn.
-    pub(crate) fn note_partly_sent(
-        &self,
-        representation: &Arc<Representation>,
-    ) -> Option<PartlySent> {
-        let sent = self.old.note(representation);
-        self.withdraw_old();
-        sent
-    }
-
-    fn withdraw_old(&self) {
-        self.old.withdraw(|| self.version());
-    }
-
     /// Whether a condition may make a change slow to decide on: it needs the tag of a long list,
     /// which may have to be computed. A change of the whole list may take long without a condition.
     pub(crate) fn takes_long(&self, change: &Change) -> bool {
@@ -130,7 +111,6 @@ impl SharedList {
         }
         // Freed without the lock, since that may take long: `before` has the envelope too.
         drop(before);
-        self.withdraw_old();
         outcome
     }
 
@@ -156,7 +136,6 @@ impl SharedList {
             };
             if is_current {
                 (self.notify)(&edits);
-                self.withdraw_old();
                 return outcome;
             }
         }
@@ -180,7 +159,6 @@ impl SharedList {
     pub(super) fn publish(&self, version: ColorList, edits: &[Edit]) {
         let before = { replace(&mut *self.lock(), version) };
         (self.notify)(edits);
-        self.withdraw_old();
         // Freed without the lock: to free a long list takes long.
         drop(before);
     }
@@ -202,12 +180,9 @@ mod tests {
         }
     }
 
-    const MEMORY_MAX: usize = 32 * 1024 * 1024;
-
     fn list(colors: usize) -> SharedList {
         SharedList::new(
             ColorList::from_iter((0..colors).map(|number| Color::new(&number.to_string(), ""))),
-            MEMORY_MAX,
             Box::new(|_| ()),
         )
     }

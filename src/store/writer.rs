@@ -42,14 +42,12 @@ pub(crate) struct Writer {
 
 impl Writer {
     /// The store of a storage that has these colors, and the writer that makes its changes.
-    /// `old_max`: see [`Store::in_memory`].
     pub(crate) fn new(
         engine: Box<dyn Engine>,
         colors: ColorList,
-        old_max: usize,
         notify: ChangeListener,
     ) -> (Store, Self) {
-        let list = Arc::new(SharedList::new(colors, old_max, notify));
+        let list = Arc::new(SharedList::new(colors, notify));
         let status = Arc::new(StorageStatus::default());
         let (writer, messages) = mpsc::channel();
         let storage = Storage::Durable(writer, Arc::clone(&status));
@@ -207,7 +205,7 @@ mod tests {
         let path = directory.join("colors.db");
         let (lock, _) = sqlite::lock_or_make(&path, Some(&ColorList::default()), None).unwrap();
         let (database, colors) = Database::open(&path, &path, lock).unwrap();
-        Writer::new(Box::new(SqliteEngine::new(database)), colors, 1 << 20, Box::new(|_| ()))
+        Writer::new(Box::new(SqliteEngine::new(database)), colors, Box::new(|_| ()))
     }
 
     fn scratch(name: &str) -> PathBuf {

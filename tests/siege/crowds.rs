@@ -8,9 +8,9 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::common::harness::{SEED, Server, long_list, wait_until};
+use crate::common::harness::{SEED, Server, figures, long_list, wait_until};
 use crate::siege::flood::{Attack, REQUEST, RESIDENT_MAX, SOON, Target, narrow};
 
 /// How often drippers send a byte.
@@ -98,6 +98,51 @@ fn responses_that_nobody_reads_are_given_up_at_the_request_timeout() {
     // the kernel would keep megabytes for each client for many minutes after the close
     wait_until("the kernel gives up as well", || target.server.queued_bytes().0 == 0);
     drop(streams);
+    target.check_recovery();
+}
+
+/// Clients that stop in the middle of what `target` has, each after another change of red: so each
+/// has another version.
+fn readers_of_versions(target: &Target, path: &str, versions: usize) -> Vec<TcpStream> {
+    let mut client = target.server.connect();
+    let begin = |version: usize| {
+        let value = format!(r#"{{"value":"{}"}}"#, format!("{version:06}").repeat(11_300));
+        client.ask("PUT", "/colors/red", &value).expect_status(200);
+        let mut reader = narrow(target.server.address);
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        reader.write_all(request.repeat(30).as_bytes()).unwrap();
+        reader.read_exact(&mut [0; 100]).unwrap();
+        reader
+    };
+    let readers = (0..versions).map(begin).collect();
+    client.ask("PUT", "/colors/red", r##"{"value":"#ff0000"}"##).expect_status(200);
+    readers
+}
+
+#[test]
+fn readers_of_old_colors_keep_nobody_waiting_whatever_name_these_have() {
+    let red = vec![r##"{"name":"red","value":"#ff0000"}"##; 43_000];
+    let seed = format!("[{}]", red.join(","));
+    let target = Target::alone(|| Server::with_seed(&seed, &[]));
+    let readers = readers_of_versions(&target, "/colors/red", 1012);
+    assert!(target.time(20).worst() < SOON);
+    let begun = Instant::now();
+    target.server.ask("PUT", "/colors/red", r##"{"value":"#ff0000"}"##).expect_status(200);
+    assert!(begun.elapsed() < SOON);
+    drop(readers);
+    target.wait_until_all_are_closed();
+}
+
+#[test]
+fn readers_of_old_lists_take_limited_memory() {
+    let target = Target::alone(|| Server::durable(&long_list(5_000_000), &[]));
+    let readers = readers_of_versions(&target, "/colors", 150);
+    let closed = || target.server.metric(r#"colors_connections_closed_total{reason="old_list"}"#);
+    wait_until("most of them are closed", || closed() > 100.0);
+    let peak = target.server.proc_status("VmHWM");
+    figures(&format!("peak {} MiB", peak / 1024));
+    assert!(peak < 160 * 1024, "{peak} KiB");
+    drop(readers);
     target.check_recovery();
 }
 

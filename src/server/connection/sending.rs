@@ -139,7 +139,7 @@ impl Connection {
             if self.quota.would_exceed(self.output.memory()) {
                 return Ok(self.close(Closing::NoRoom, context));
             }
-            self.output.note_partly_sent(&context.shared.service.store.list);
+            self.output.note_partly_sent(context.shared, context.now);
             let next =
                 if sent == Sent::Enough { Next::Queue } else { Next::Epoll(EventFlags::OUT) };
             return Ok(Transition(State::Sending { then, since }, next));
