@@ -36,7 +36,8 @@ fn check(data: &[u8]) {
 fn compare(request: &ParsedRequest, expected: &PlainRequest) {
     assert_eq!(request.method(), expected.method);
     assert_eq!(request.target(), expected.target);
-    assert_eq!(request.content(), expected.content);
+    let is_ignored = ["GET", "HEAD", "OPTIONS", "DELETE"].contains(&&expected.method[..]);
+    assert_eq!(request.content(), if is_ignored { b"" } else { &expected.content[..] });
     assert_eq!(request.keep_alive(), expected.keep_alive);
     for name in ["origin", "sec-fetch-site"] {
         let values = expected.values(name);

@@ -17,6 +17,8 @@ const EXTRA_BYTES_MAX: usize = 16 * 1024;
 #[derive(Debug, Default)]
 pub(super) struct ChunkedDecoder {
     part: ChunkPart,
+    /// Bytes of data so far, and in the chunk that has begun.
+    announced: usize,
     /// Bytes of extensions and trailer fields so far.
     extra: usize,
 }
@@ -52,7 +54,8 @@ impl ChunkedDecoder {
                     let digits = extension.map_or(line, |begin| line[..begin].trim_ascii_end());
                     self.part = match parse_digits(digits, 16).ok_or(ProtocolError::CHUNK)? {
                         0 => ChunkPart::Trailer,
-                        size if size <= content_max.saturating_sub(content.len()) as u64 => {
+                        size if size <= content_max.saturating_sub(self.announced) as u64 => {
+                            self.announced += size as usize;
                             ChunkPart::Data(size as usize)
                         }
                         _ => return Err(ProtocolError::ContentTooLarge(content_max)),

@@ -25,6 +25,7 @@ const WAIT_SECONDS_MAX: u16 = 300;
 /// A request whose head has arrived.
 pub(super) struct Incoming {
     /// The request. Chunked content is in it as far as decoded, other content once it is whole.
+    /// Content that is ignored never is.
     pub(super) request: Request,
     pub(super) framing: Framing,
     /// Nobody has looked at the head yet: [`Parser::new_head`](super::Parser::new_head).
@@ -35,6 +36,7 @@ pub(super) struct Incoming {
 
 /// What determines the length of the content (RFC 9112 §6.3).
 pub(super) enum Framing {
+    /// Bytes of the content, less those that are dropped already.
     Length(usize),
     Chunked(ChunkedDecoder),
 }

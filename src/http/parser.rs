@@ -87,10 +87,22 @@ impl Parser {
     ) -> Result<Option<Request>, ProtocolError> {
         self.parse_head(content_max)?;
         let Some(incoming) = &mut self.incoming else { return Ok(None) };
+        let ignores_content = incoming.request.ignores_content();
         let content = &mut incoming.request.content;
         let is_whole = match &mut incoming.framing {
             Framing::Chunked(decoder) => {
-                decoder.decode(&self.received, &mut self.start, content, content_max)?
+                let whole =
+                    decoder.decode(&self.received, &mut self.start, content, content_max)?;
+                if ignores_content {
+                    *content = Vec::new();
+                }
+                whole
+            }
+            Framing::Length(left) if ignores_content => {
+                let arrived = (*left).min(self.received.len() - self.start);
+                self.start += arrived;
+                *left -= arrived;
+                *left == 0
             }
             Framing::Length(length) => match self.received[self.start..].get(..*length) {
                 Some(arrived) => {

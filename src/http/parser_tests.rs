@@ -145,6 +145,36 @@ fn content_ends_where_its_framing_says() {
 }
 
 #[test]
+fn content_without_a_meaning_is_dropped_as_it_comes() {
+    for method in ["GET", "HEAD", "OPTIONS", "DELETE"] {
+        let plain = ("Content-Length: 200000", "x".repeat(1000), "");
+        let chunk = format!("3e8\r\n{}\r\n", "x".repeat(1000));
+        let chunked = ("Transfer-Encoding: chunked", chunk, "0\r\n\r\n");
+        for (framing, thousand_bytes, end) in [plain, chunked] {
+            let mut parser = Parser::default();
+            let head = format!("{method} /a HTTP/1.1\r\nHost: h\r\n{framing}\r\n\r\n");
+            let mut next = |bytes: &str| {
+                parser.append(bytes.as_bytes());
+                let next = parser.next_request(200_000).unwrap();
+                assert!(parser.memory() < 4096, "{}", parser.memory());
+                next
+            };
+            assert_eq!(next(&head), None);
+            (1..200).for_each(|_| assert_eq!(next(&thousand_bytes), None));
+            let request = next(&(thousand_bytes + end)).unwrap();
+            assert_eq!((request.content, request.has_content), (vec![], true));
+            assert!(parser.is_idle());
+        }
+    }
+    let get = "GET /a HTTP/1.1\r\nHost: h\r\n";
+    let chunks = "8\r\n12345678\r\n9\r\n";
+    check(
+        format!("{get}Transfer-Encoding: chunked\r\n\r\n{chunks}"),
+        Err(ProtocolError::ContentTooLarge(16)),
+    );
+}
+
+#[test]
 fn lengths_that_could_be_misread_are_refused() {
     let post = "POST /a HTTP/1.1\r\nHost: h\r\n";
     for length in

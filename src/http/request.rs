@@ -23,7 +23,7 @@ pub(crate) struct Request {
     /// `None` if none of these fields came and the host needs no DNS: this saves memory. Read it by
     /// [`Request::kept`].
     pub(crate) kept_fields: Option<Box<KeptFields>>,
-    /// The content, without its transfer coding.
+    /// The content, without its transfer coding. Empty if [`Request::ignores_content`].
     pub(crate) content: Vec<u8>,
     /// The head announces content. If that is chunked, it may turn out to be empty.
     pub(crate) has_content: bool,
@@ -107,6 +107,12 @@ impl Request {
 
     pub(crate) fn is_safe(&self) -> bool {
         is_safe(&self.method)
+    }
+
+    /// Whether content is received and dropped (RFC 9110 §9.3.1, §9.3.2, §9.3.5, §9.3.7: it has no
+    /// meaning).
+    pub(crate) fn ignores_content(&self) -> bool {
+        self.is_safe() || self.method == Method::Delete
     }
 
     /// Whether this is a CORS preflight, by which a browser asks what a page of another origin may

@@ -374,7 +374,7 @@ impl Connection {
             }
             let content_max = context.shared.service.options.max_body;
             let checks_host = self.checks_host;
-            let mut request = match self.parser.next_request(content_max) {
+            let request = match self.parser.next_request(content_max) {
                 Ok(Some(request)) => request,
                 not_whole => {
                     // A refusal by the head comes first, however much of the content has arrived.
@@ -397,12 +397,12 @@ impl Connection {
             self.had_no_request = false;
             // The next request has a time of its own.
             since = context.now;
-            if request.is_safe() {
-                // RFC 9110 §9.3.1, §9.3.2, §9.3.7: content of GET, HEAD and OPTIONS has no meaning.
-                request.content = Vec::new();
-            }
             if self.quota.would_exceed(counted_bytes(&request) + self.output.memory()) {
-                return self.refuse_for_memory(Some(&request), context);
+                // As for a request that comes in parts, the head decides first.
+                return match context.shared.service.admit(&request, checks_host) {
+                    Err(refusal) => self.refuse(Some(&request), refusal, context),
+                    Ok(_) => self.refuse_for_memory(Some(&request), context),
+                };
             }
             match self.ask_service(&request, context) {
                 // As if the content were still on its way: the client sees the same in both cases.

@@ -337,6 +337,24 @@ fn a_list_counts_as_what_is_made_of_its_content() {
     assert_eq!(pair.received(), [(503, true)]);
 }
 
+#[test]
+fn the_head_decides_before_memory_whether_a_request_comes_whole_or_in_parts() {
+    for (target, status) in [("/health", 405), ("/colors", 503)] {
+        for first in [10, 500, usize::MAX] {
+            let mut pair = Pair::new("1");
+            let mut others = Quota::new(Arc::clone(&pair.shared), 0);
+            others.set_memory(9_900);
+            let content = " ".repeat(600);
+            let head = format!("PUT {target} HTTP/1.1\r\nHost: a\r\nContent-Length: 600");
+            let request = format!("{head}\r\n\r\n{content}");
+            let (first, rest) = request.split_at(first.min(request.len()));
+            pair.send(1, first);
+            pair.send(1, rest);
+            assert_eq!(pair.received(), [(status, true)], "{target} {first:?}");
+        }
+    }
+}
+
 /// Otherwise its change would be made, or wait for the disk, and count for no connection.
 #[test]
 fn a_connection_that_ends_before_its_change_is_submitted_submits_none() {

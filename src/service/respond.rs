@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::fmt::Display;
 use std::sync::Arc;
 
-use tiny_http::{Method, StatusCode};
+use tiny_http::StatusCode;
 
 use super::matcher::{Operation, location_of};
 use super::{Answer, RequestContext, Service, Subject, origin, page};
@@ -44,7 +44,7 @@ impl Service {
         // ReplaceAll frees the list before it, which may be long.
         let takes_long =
             content.len() > PARSED_AT_ONCE_BYTES_MAX || operation == Operation::ReplaceAll;
-        if context.long_since.is_none() && !request.is_safe() && takes_long {
+        if context.long_since.is_none() && takes_long {
             return Answer::TakesLong;
         }
         let find = |name: &str| self.store.list.find(name);
@@ -104,10 +104,8 @@ impl Service {
         request: &Request,
         action: Result<Action, JsonError>,
     ) -> Result<Change, Response> {
-        // DELETE ignores its content, which may have any coding.
         if let Some(coding) = &request.kept().content_coding
             && !request.content.is_empty()
-            && request.method != Method::Delete
         {
             let message =
                 format!("the content has the coding {}, send it without one", excerpt(coding));

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::common::client::{Client, request, reset_on_close};
-use crate::common::harness::{DEADLINE, SEED, Server, eventually, figures, long_list};
+use crate::common::harness::{DEADLINE, SEED, Server, eventually, figures, long_list, wait_until};
 use crate::siege::flood::{CONTENT, FIELDS, REQUEST, Target, connect_with_buffers, drip, pour};
 
 /// Checks that a request which begins with `start` and goes on with a byte of `bytes` now and then
@@ -143,6 +143,33 @@ fn connections_reset_at_once_leave_nothing_behind() {
         let mut stream = TcpStream::connect(target.server.address).unwrap();
         reset_on_close(&stream);
         stream.write_all([b"", FIELDS.as_bytes(), REQUEST.as_bytes()][number % 3]).unwrap();
+    }
+    target.check_recovery();
+}
+
+#[test]
+fn content_of_reads_takes_no_memory_that_changes_need() {
+    let target = Target::alone(|| Server::durable(SEED, &[]));
+    let content = " ".repeat((1 << 20) - 1);
+    let mut readers = target.connections(33);
+    for (number, reader) in readers.iter_mut().enumerate() {
+        let method = ["GET", "HEAD", "OPTIONS", "DELETE"][number % 4];
+        let head = format!("{method} /colors/none HTTP/1.1\r\nHost: localhost\r\n");
+        let request = format!("{head}Content-Length: {}\r\n\r\n{content}", 1 << 20);
+        reader.write_all(request.as_bytes()).unwrap();
+    }
+    wait_until("all has been received", || target.server.queued_bytes().1 == 0);
+    let value = "x".repeat(100_000);
+    let change = format!(r#"{{"value":"{value}"}}"#);
+    let before = target.server.ask("GET", "/colors/red", "").content;
+    target.server.ask("PUT", "/colors/red", &change).expect_status(200);
+    target.server.ask("PUT", "/colors/red", &before).expect_status(200);
+    for (number, reader) in readers.into_iter().enumerate() {
+        let mut client = Client::new(reader);
+        client.send(" ");
+        let method = ["GET", "HEAD", "OPTIONS", "DELETE"][number % 4];
+        let status = if method == "OPTIONS" { 204 } else { 404 };
+        client.response_to(method).expect_status(status);
     }
     target.check_recovery();
 }
