@@ -49,9 +49,9 @@ const HTML: &str = concat!(
 /// hash.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'sha256-",
-    "AspaB/OiM58wK9U22DNRp95H/HR/QgzmrnSMx1BzoNM=",
+    "JaY5tvpqImaDIy7JrL6GVDgm1m1ZKLbwjC5SGAQnfL8=",
     "'; style-src 'sha256-",
-    "XdCyjdTfpj8Ha5hrG6x82an5QynYTUEVVDO6s9k3wSY=",
+    "AOuees41Dmsys88SG/xAPOsiS8Go0QzuYXsyhvI9cEg=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 );

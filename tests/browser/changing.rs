@@ -259,8 +259,9 @@ fn of_two_colors_with_the_same_name_either_is_changed_and_says_which_it_is() {
 fn a_color_is_renamed_where_it_is_and_keeps_its_value() {
     let Some(browser) = browse() else { return };
     let server = open(&browser);
-    browser.edit("ink");
-    browser.fill("#name", "sea & <sky>");
+    browser.open_color("ink");
+    browser.click("#rename");
+    browser.type_text("sea & <sky>");
     browser.press(&[ENTER]);
     browser.expect_text("#told", "Renamed ink to sea & <sky>.");
     browser.expect_closed();
@@ -338,6 +339,7 @@ fn a_read_only_service_shows_no_controls() {
     browser.expect_text("#said", "Copied #00ffff");
     assert_eq!(browser.run("return document.querySelector('#fields').offsetParent"), Value::Null);
     browser.press(&[ESCAPE, F2, DELETE]);
+    browser.expect_text("#told", "This list is read-only.");
     assert_eq!(browser.run("return document.querySelector('#opened').open"), false);
     let _server = browser.show(Server::start(&[]));
     browser.until(CONTROLS);
@@ -350,6 +352,9 @@ fn a_copy_says_of_which_list_it_is_one() {
     let _copy = browser.show(Server::start(&["--follow", &url]));
     browser.expect_text("#readOnly", &format!("Follows {url}, read-only"));
     assert_eq!(browser.run(CONTROLS), 0);
+    browser.focus("red");
+    browser.press(&[DELETE]);
+    browser.expect_text("#told", "This is a copy.");
     writer.ask("DELETE", "/colors/rebeccapurple", "").expect_status(200);
     browser.until("return !document.body.textContent.includes('rebeccapurple')");
 }

@@ -32,6 +32,37 @@ fn swatches_show_names_and_values_in_list_order_before_a_change_and_after_it() {
 }
 
 #[test]
+fn above_the_seed_a_line_says_what_colors_are_for_and_leads_on_until_something_is_changed() {
+    let Some(browser) = browse() else { return };
+    let server = browser.show_to_change(Server::start(&[]));
+    let line = "Programs and lamps read these colors by name, and follow each change. Add one of yours or bring a file";
+    let is_seen = "return document.querySelector('#first').checkVisibility()";
+    browser.expect_text("#first", line);
+    browser.expect_value(
+        "const line = document.querySelector('#first'); return line.offsetHeight < 30",
+        true,
+    );
+    browser.run("document.querySelector('#file').click = () => window.isAsked = true");
+    browser.click("#bring");
+    browser.expect_value("return window.isAsked", true);
+    browser.click("#addFirst");
+    browser.expect_fields();
+    browser.press(&[ESCAPE]);
+    browser.expect_closed();
+    browser.expect_value(is_seen, true);
+    server.ask("DELETE", "/colors/aqua", "");
+    browser.expect_text("#count", "147 colors");
+    browser.expect_value(is_seen, false);
+    // who may change nothing is not told to
+    let _server = browser.show(Server::start(&["--read-only"]));
+    browser.expect_seen("#readOnly");
+    browser.expect_value(
+        "return document.querySelector('#first').innerText",
+        line.split("Add").next().unwrap(),
+    );
+}
+
+#[test]
 fn sort_and_search_are_in_the_address_and_survive_a_reload() {
     let Some(browser) = browse() else { return };
     let _server = browser.show(Server::start(&[]));

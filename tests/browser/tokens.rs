@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::browser::actions::{DELETE, ENTER, ESCAPE, F2};
+use crate::browser::actions::{ALT, DELETE, ENTER, ESCAPE, F2, RIGHT};
 use crate::browser::driver::{Browser, browse};
 use crate::browser::undoing::hold;
 use crate::common::harness::{Scratch, Server, within};
@@ -126,8 +126,16 @@ fn a_visitor_without_a_token_sees_no_control_that_would_fail() {
     browser.click("#unlock");
     expect_dialog(&browser, "Changes need a token");
     browser.press(&[ESCAPE]);
-    browser.press(&[F2, DELETE, ESCAPE, F2, DELETE]);
-    assert_eq!(browser.run("return document.querySelector('#opened').open"), json!(false));
+    for (keys, is_open) in
+        [(&[F2][..], true), (&[DELETE], true), (&[ESCAPE, F2], false), (&[DELETE], false)]
+    {
+        browser.press(keys);
+        browser.expect_text("#told", "Changes need a token.");
+        browser.click("#dismiss");
+        browser.expect_value("return document.querySelector('#opened').open", is_open);
+    }
+    browser.press_with(ALT, RIGHT);
+    browser.expect_text("#told", "Changes need a token.");
     assert_eq!(browser.text("#count"), "148 colors");
     browser.click("#give");
     expect_dialog(&browser, "Changes need a token");

@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use crate::browser::actions::{CONTROL, DELETE, ESCAPE};
+use crate::browser::actions::{CONTROL, DELETE, ENTER, ESCAPE};
 use crate::browser::driver::{Browser, browse};
-use crate::common::harness::Server;
+use crate::common::harness::{Scratch, Server};
 
 const SEED: &str = r##"[{"name":"red","value":"#ff0000"},{"name":"ink","value":"#191970"},{"name":"lime","value":"#00ff00"},
     {"name":"snow","value":"#fffafa"},{"name":"gold","value":"#ffd700"}]"##;
@@ -89,6 +89,7 @@ fn quick_presses_delete_one_color_each_and_undo_puts_them_back_where_they_were()
     browser.expect_text("#undo", "Undo: Deleted snow.");
     browser.click("#undo");
     browser.expect_text("#told", "Undone: Deleted snow.");
+    browser.expect_focus("snow");
     assert_eq!(names_of(&server), ["red", "snow", "gold"]);
     for (name, names) in [
         ("lime", &["red", "lime", "snow", "gold"][..]),
@@ -96,6 +97,7 @@ fn quick_presses_delete_one_color_each_and_undo_puts_them_back_where_they_were()
     ] {
         browser.press_with(CONTROL, "z");
         browser.expect_text("#told", &format!("Undone: Deleted {name}."));
+        browser.expect_focus(name);
         assert_eq!(names_of(&server), names);
     }
     browser.expect_value("return [document.querySelector('#takeBack').textContent, document.querySelector('#undo').disabled]", json!(["Redo", true]));
@@ -214,4 +216,53 @@ fn an_undo_that_could_not_be_sent_can_be_tried_again() {
     browser.press_with(CONTROL, "z");
     browser.expect_text("#told", "Undone: Deleted ink.");
     assert_eq!(names_of(&server), ["red", "ink", "lime", "snow", "gold"]);
+}
+
+#[test]
+fn undo_outlives_a_reload_if_the_list_is_the_one_that_was_left() {
+    let Some(browser) = browse() else { return };
+    let server = open(&browser);
+    let before = server.list();
+    let undo = |told: &str| {
+        browser.run("location.reload()");
+        browser.expect_controls();
+        browser.press_with(CONTROL, "z");
+        browser.expect_text("#told", told);
+    };
+    browser.delete("ink");
+    browser.change("gold", "gold");
+    browser.expect_text("#told", "gold is gold now.");
+    browser.drag("gold", "red");
+    browser.expect_text("#told", "Moved gold to place 1.");
+    let scratch = Scratch::new();
+    browser.give_file(&scratch.write("new.json", r#"[{"name":"sea","value":"teal"}]"#));
+    browser.until("return document.querySelector('#incoming').open");
+    browser.click("#replace");
+    browser.expect_text("#told", "Replaced 4 colors with 1.");
+    browser.click("#add");
+    browser.type_text("new");
+    browser.fill("#value", "tan");
+    browser.press(&[ENTER]);
+    browser.expect_text("#told", "Added new at the end.");
+    undo("Undone: Added new at the end.");
+    undo("Undone: Replaced 4 colors with 1.");
+    undo("Undone: Moved gold to place 1.");
+    undo("Undone: gold is gold now.");
+    undo("Undone: Deleted ink.");
+    browser.expect_focus("ink");
+    assert_eq!(server.list(), before);
+    browser.run("location.reload()");
+    browser.expect_controls();
+    browser.click("#more");
+    browser.click("#redo");
+    browser.expect_text("#told", "Deleted ink.");
+    assert_eq!(names_of(&server), ["red", "lime", "snow", "gold"]);
+    // not that of another list
+    browser.go_without_waiting("about:blank");
+    server.ask("POST", "/colors", r##"{"name":"new","value":"#333333"}"##);
+    browser.open(&server);
+    browser.expect_value(
+        "return ['undo', 'redo'].map(id => document.getElementById(id).textContent)",
+        json!(["Undo", "Redo"]),
+    );
 }

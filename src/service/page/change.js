@@ -6,6 +6,10 @@ let following = new AbortController(); // of the requests that follow the list, 
 let turn = Promise.resolve(); // until the changes that were asked for are made
 const done = [], undone = []; // {text, back}: what this page has changed, and then undone, and the edits that take it back
 
+/* Has the edits of a kind tell what they are made of, so that undo outlives a reload of the page. */
+const kinds = {};
+const storable = (name, make) => kinds[name] = (...parts) => Object.assign(make(...parts), {kind: name, parts});
+
 /* Why an edit can no longer be made. */
 class Late extends Error {}
 
@@ -31,41 +35,42 @@ function indexFor(colors, {i, previous}) {
 }
 
 /* No more than `most` other colors may have the name by then. */
-const inserting = (color, place, most = countOf(color.name)) => colors => {
+const inserting = storable('inserting', (color, place, most = countOf(color.name)) => colors => {
 	const count = countOf(color.name, colors);
 	if (count > most) throw new Late(`Somebody was faster: there ${count === 1 ? 'is' : 'are'} ${count} of this name now. Nothing was added.`);
 	const i = place ? indexFor(colors, place) : colors.length;
 	const next = colors.toSpliced(i, 0, color);
-	return {colors: next, back: removing(entriesOf(next)[i])};
-};
+	const added = entriesOf(next)[i];
+	return {colors: next, back: removing(added), added};
+});
 
-const removing = seen => colors => {
+const removing = storable('removing', seen => colors => {
 	const i = find(colors, seen);
 	const next = colors.toSpliced(i, 1);
 	return {colors: next, back: inserting(colors[i], placeOf(colors, i), countOf(seen.name, next))};
-};
+});
 
-const replacing = (seen, color) => colors => {
+const replacing = storable('replacing', (seen, color) => colors => {
 	const i = find(colors, seen);
 	const next = colors.with(i, color);
 	return {colors: next, back: replacing(entriesOf(next)[i], colors[i])};
-};
+});
 
-const moving = (seen, place) => colors => {
+const moving = storable('moving', (seen, place) => colors => {
 	const i = find(colors, seen);
 	const rest = colors.toSpliced(i, 1);
 	const to = indexFor(rest, place);
 	const next = rest.toSpliced(to, 0, colors[i]);
 	return {colors: next, back: moving(entriesOf(next)[to], placeOf(rest, i))};
-};
+});
 
 const isSame = (colors, others) => colors === others || JSON.stringify(colors) === JSON.stringify(others);
 
 /* All of the list, if it is the one that was compared. */
-const exchanging = (all, expected) => colors => {
+const exchanging = storable('exchanging', (all, expected) => colors => {
 	if (!isSame(colors, expected)) throw Object.assign(new Late('Somebody was faster: the list is another one now. Nothing was replaced.'), {all});
 	return {colors: all, back: exchanging(expected, all)};
-};
+});
 
 /* Shows an edit at once, and makes it after those that were asked for before; `text` says what was done. An undo and what takes it back say in which list they are `kept`. */
 function make(edit, text, kept) {
@@ -103,6 +108,7 @@ async function apply(edit, text, kept) {
 	// the change is made, whether or not this succeeds; the next one needs the new tag
 	await readList().catch(() => {});
 	tell((kept === undone ? 'Undone: ' : '') + text + end, kept === undone ? at.redo : at.undo);
+	return result;
 }
 
 /* Whether the service refuses the list as a whole. */
@@ -151,6 +157,7 @@ async function readList(wait, signal) {
 	windows.postMessage({tag: listTag});
 	const before = list;
 	take(answer.json.data);
+	if (!tag) recall();
 	return before;
 }
 
@@ -164,7 +171,8 @@ async function takeBack(from, kept) {
 	const last = from.pop();
 	if (!last) return;
 	try {
-		await make(last.back, last.text, kept);
+		const {added} = await make(last.back, last.text, kept);
+		if (added && !document.activeElement.closest('input, select, dialog')) reach(added);
 	} catch (error) {
 		tell();
 		if (error.all) return compare(error.all, 'Before', 'The list has changed since. This is what undoing would replace.');
@@ -172,6 +180,26 @@ async function takeBack(from, kept) {
 		if (!(error instanceof Late)) from.push(last);
 		throw error;
 	}
+}
+
+/* A window that is loaded again can go on undoing, if the list is the one that it has left. */
+const UNDO = `undo for ${base}`;
+addEventListener('pagehide', () => {
+	if (!listTag) return;
+	const steps = [done, undone].map(some => some.map(({text, back: {kind, parts}}) => ({text, kind, parts})));
+	try {
+		sessionStorage.setItem(UNDO, JSON.stringify({tag: listTag, steps}));
+	} catch {
+		// long lists that were replaced have no room there
+		sessionStorage.removeItem(UNDO);
+	}
+});
+
+function recall() {
+	const {tag, steps} = JSON.parse(sessionStorage.getItem(UNDO)) ?? {};
+	if (tag !== listTag) return;
+	[done, undone].forEach((some, i) => some.push(...steps[i].map(({text, kind, parts}) => ({text, back: kinds[kind](...parts)}))));
+	tell();
 }
 
 /* Shows for a while what happened, and the button that takes it back; and in the menu what can be taken back. */

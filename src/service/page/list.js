@@ -9,6 +9,7 @@ const LARGE = 96; // pixels of a tile that has room for larger text
 const HIT = {width: 360, height: 160}; // pixels of a tile at most, where one searches
 const NEAREST = 12; // colors that are found for one that is typed, beside those that have its text
 const HEADING = 40; // pixels above them
+const SEED = '"3ff26a219ad757346f0ce34cc821b66b"'; // tag of the list that a service without options begins with
 const tiles = new Map();
 const collator = new Intl.Collator(undefined, {numeric: true});
 const orders = {
@@ -65,7 +66,7 @@ function arrange() {
 	const isInView = tile && Math.abs(topOf(focus) - scrollY - innerHeight / 2) < innerHeight / 2;
 	if (isInView) anchor = focus;
 	else if (scrollY !== anchored || indexOf(anchor) < 0) anchor = shown[Math.ceil(scrollY / row) * columns]?.key;
-	const before = topOf(anchor);
+	const [before, above] = [topOf(anchor), at.list.offsetTop];
 	at.order.value = chosen ?? 'list';
 	const query = at.query.value.trim();
 	const [having, near] = found(query);
@@ -78,12 +79,13 @@ function arrange() {
 	say(at.why, shown.length ? '' : query ? 'No color has this in its name or value.' : 'The list is empty.');
 	say(at.way, query ? 'Clear search' : 'Add color');
 	at.way.className = query ? '' : 'changes';
+	at.first.hidden = listTag !== SEED;
 	measure(query);
 	at.nearing.hidden = !near.length;
 	say(at.nearing, `Near ${query}`);
 	at.nearing.style.translate = `0 ${Math.ceil(hits / columns) * row}px`;
 	const after = topOf(anchor);
-	if (scrollY && !drag?.isHeld && before >= 0 && after >= 0) scrollBy({top: after - before, behavior: 'instant'});
+	if (scrollY && !drag?.isHeld && before >= 0 && after >= 0) scrollBy({top: after - before + at.list.offsetTop - above, behavior: 'instant'});
 	anchored = scrollY;
 	draw();
 }
@@ -130,7 +132,7 @@ const topOf = key => indexOf(key) < 0 ? -1 : spotOf(indexOf(key))[1];
 function measure(query) {
 	const whole = at.list.clientWidth;
 	const near = shown.length - hits;
-	const high = innerHeight - at.header.offsetHeight - (near && HEADING);
+	const high = innerHeight - at.list.offsetTop - (near && HEADING);
 	const most = Math.max(1, Math.floor(whole / NARROWEST), Math.min(2, Math.floor(whole / 130)));
 	let least = Infinity;
 	const length = Math.max(1, shown.length);
@@ -242,6 +244,12 @@ function focusOn(index) {
 	draw();
 	focusTile();
 	reveal();
+}
+
+/* Puts the focus on a color that has come, also where a search hid it. */
+function reach({key}) {
+	if (indexOf(key) < 0) search('');
+	focusOn(indexOf(key));
 }
 
 /* Scrolls the current tile out from behind the header and what is told. */

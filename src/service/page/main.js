@@ -11,6 +11,12 @@ let isLeaving; // while history goes back from the address of a color that was c
 
 const mayChange = () => document.body.classList.contains('writable');
 
+/* Says why nothing can be changed, once that is known. */
+function refuse() {
+	const {className} = document.body;
+	if (className) tell(className === 'guarded' ? 'Changes need a token.' : at.readOnly.textContent.startsWith('Follows') ? 'This is a copy.' : 'This list is read-only.');
+}
+
 /* Finds out which controls would succeed. */
 async function learn() {
 	// first, as a token may be given while this asks
@@ -210,12 +216,14 @@ at.list.onkeydown = event => {
 	const steps = {ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns, Home: -Infinity, End: Infinity};
 	const {key, repeat, altKey, target} = event;
 	const tile = target.closest('li');
-	if (event.ctrlKey || event.metaKey || altKey && !(key in steps && mayChange())) return;
+	if (event.ctrlKey || event.metaKey || altKey && !(key in steps)) return;
 	const {entry} = tile;
 	current = shown.indexOf(entry);
-	if (key in steps) altKey ? nudge(entry, steps[key]) : focusOn(current + steps[key]);
+	if (key in steps && !altKey) focusOn(current + steps[key]);
 	else if (key.toLowerCase() === 'c') attempt(() => copy(entry.value, tile));
-	else if (!/^(F2|Delete)$/.test(key) || !mayChange()) return;
+	else if (!altKey && !/^(F2|Delete)$/.test(key)) return;
+	else if (!mayChange()) refuse();
+	else if (altKey) nudge(entry, steps[key]);
 	// a key that is held is one press
 	else if (!repeat) key === 'F2' ? edit(entry) : remove(entry);
 	event.preventDefault();
@@ -250,7 +258,8 @@ onhashchange = () => {
 	isLeaving = false;
 	writeAddress();
 };
-at.add.onclick = () => edit();
+at.add.onclick = at.addFirst.onclick = () => edit();
+at.bring.onclick = () => at.choose.click();
 at.way.onclick = () => {
 	if (!listTag) return at.give.click();
 	if (!at.query.value) return edit();

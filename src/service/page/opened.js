@@ -20,8 +20,8 @@ function open(entry) {
 	writeAddress();
 }
 
-/* Shows the fields for a new color, or for the open one. */
-function edit(entry) {
+/* Shows the fields for a new color, or for the open one, with the focus in one of them. */
+function edit(entry, field = entry ? at.value : at.name) {
 	at.name.value = entry?.name ?? '';
 	at.value.value = entry?.value ?? '';
 	// a field loses line breaks, but what nobody touched stays as it was
@@ -32,7 +32,6 @@ function edit(entry) {
 	showOpened();
 	if (!at.opened.open) at.opened.showModal();
 	writeAddress();
-	const field = entry ? at.value : at.name;
 	field.focus();
 	field.select();
 }
@@ -41,7 +40,7 @@ function showOpened() {
 	const {entry, isNew, isChanging} = opened;
 	const now = entryWith(entry?.key);
 	draw(0, true);
-	at.delete.hidden = at.change.hidden = !now;
+	at.delete.hidden = at.rename.hidden = at.change.hidden = !now;
 	at.again.hidden = !!now;
 	at.opened.className = isChanging ? isNew ? 'changing new' : 'changing' : '';
 	const index = isNew ? -1 : indexOf(entry.key);
@@ -168,12 +167,9 @@ function save(event) {
 	const text = !now ? `Added ${called(name)} at the end.` : name === now.name ? `${called(name)} is ${called(value)} now.` : `Renamed ${called(now.name)} to ${called(name)}.`;
 	attempt(async () => {
 		try {
-			await make(now ? replacing(now, {name, value}) : inserting({name, value}), text);
+			const {added} = await make(now ? replacing(now, {name, value}) : inserting({name, value}), text);
 			at.opened.close();
-			if (now) return;
-			const {key} = entries.findLast(entry => entry.name === name);
-			if (indexOf(key) < 0) search('');
-			focusOn(indexOf(key));
+			if (added) reach(added);
 		} finally {
 			mine.isBusy = false;
 			if (at.opened.open) showOpened();
@@ -195,10 +191,10 @@ at.opened.onkeydown = event => {
 	if (key in steps) step(steps[key]);
 	else if (/^[1-5]$/.test(key)) at.formats.children[key - 1]?.click();
 	else if (key.toLowerCase() === 'c') attempt(() => copy(opened.entry.value, at.formats.firstChild), opened);
-	else if (!entryWith(opened.entry.key) || !mayChange()) return;
+	else if (!/^(F2|Delete)$/.test(key) || !entryWith(opened.entry.key)) return;
+	else if (!mayChange()) refuse();
 	else if (key === 'F2') edit(opened.entry);
-	else if (key === 'Delete' && !event.repeat) at.delete.click();
-	else return;
+	else if (!event.repeat) at.delete.click();
 	event.preventDefault();
 	event.stopPropagation();
 };
@@ -218,6 +214,7 @@ at.opened.addEventListener('touchend', ({changedTouches: [touch]}) => {
 at.previous.onclick = () => step(-1);
 at.next.onclick = () => step(1);
 at.unlock.onclick = () => attempt(give);
+at.rename.onclick = () => edit(opened.entry, at.name);
 at.change.onclick = () => edit(opened.entry);
 at.cancel.onclick = () => opened.isBusy || (opened.isNew ? at.opened.close() : open(entryWith(opened.entry.key) ?? opened.entry));
 at.delete.onclick = () => {
