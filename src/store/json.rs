@@ -18,6 +18,11 @@ const COLOR_FORM: &str = r##"an object, as in {"name":"red","value":"#f00"}"##;
 const LIST_FORMS: &str = "an array of colors, as in [{\"name\":\"red\",\"value\":\"#f00\"}], \
                           or an object with it as \"data\"";
 
+/// What makes a list of two other forms that are common, for messages; also in docs/http.md.
+/// Without double quotes, which would be escaped in a response.
+const FROM_HEX: &str = "jq 'map({name, value: .hex})' makes it of \"hex\"";
+const FROM_MAP: &str = "jq 'to_entries | map({name: .key, value})' makes one of a map";
+
 /// The verb in messages about the content of a request.
 const SEND: &str = "send";
 
@@ -147,11 +152,21 @@ fn list(content: &[u8], needs: &str) -> Result<ColorList, JsonError> {
     }
     let list = match first_byte(content) {
         Some(b'{') => parse::<Envelope>(content, needs, LIST_FORMS)?.data,
-        _ => Some(parse(content, needs, LIST_FORMS)?),
+        _ => Some(parse(content, needs, LIST_FORMS).map_err(|error| with_hex(error, content))?),
     };
     list.ok_or_else(|| {
-        JsonError::without_place(format!("this is no list of colors; {needs} {LIST_FORMS}"))
+        let reason = format!("this is no list of colors; {needs} {LIST_FORMS}; {FROM_MAP}");
+        JsonError::without_place(reason)
     })
+}
+
+/// The error of an array, with what to do if its colors have the value as `hex`.
+fn with_hex(error: JsonError, content: &[u8]) -> JsonError {
+    let has_hex = content.windows(5).any(|key| key == b"\"hex\"");
+    if !has_hex || !error.reason.ends_with(": missing field `value`") {
+        return error;
+    }
+    JsonError::without_place(format!("{}; {FROM_HEX}", error.reason))
 }
 
 /// Parses JSON. For content that is no JSON at all, such as CSV, the message of the parser does not
@@ -388,6 +403,11 @@ mod tests {
             ),
             (r#"{"data":[],"x":}"#, "not valid JSON: expected value at line 1 column 16"),
             (
+                r##"[{"name":"a","value":"1"},{"name":"red","hex":"#f00"}]"##,
+                &format!("color 2: missing field `value`; {FROM_HEX}"),
+            ),
+            (r##"[{"hex":"#f00"}]"##, "color 1: missing field `name` at line 1 column 15"),
+            (
                 r##"[["red","#f00"]]"##,
                 &format!(
                     "color 1: invalid type: sequence, expected {COLOR_FORM} at line 1 column 2"
@@ -405,10 +425,11 @@ mod tests {
                 "{text}"
             );
         }
+        for text in [r##"{"red":"#f00"}"##, r#"{"name":"a","value":"1"}"#, "{}"] {
+            let error = from_list(text.as_bytes()).unwrap_err().reason;
+            assert_eq!(error, format!("this is no list of colors; send {LIST_FORMS}; {FROM_MAP}"));
+        }
         for (text, what) in [
-            (r##"{"red":"#f00"}"##, "this is no list of colors; send"),
-            (r#"{"name":"a","value":"1"}"#, "this is no list of colors; send"),
-            ("{}", "this is no list of colors; send"),
             ("7", "invalid type: integer `7`, expected"),
             ("null", "invalid type: null, expected"),
             (r#""red""#, "invalid type: string \"red\", expected"),

@@ -152,7 +152,18 @@ fn a_seed_that_is_no_list_is_spoken_of_as_a_file() {
             "a,b",
             format!("this is not JSON; the file needs JSON, without a byte order mark: {forms}"),
         ),
-        ("{}", format!("this is no list of colors; the file needs {forms}")),
+        (
+            "{}",
+            format!(
+                "this is no list of colors; the file needs {forms}; \
+                 jq 'to_entries | map({{name: .key, value}})' makes one of a map"
+            ),
+        ),
+        (
+            r##"[{"name":"red","hex":"#f00"}]"##,
+            "color 1: missing field `value`; jq 'map({name, value: .hex})' makes it of \"hex\""
+                .to_owned(),
+        ),
     ] {
         let seed = scratch.write("seed.json", content);
         let (code, out, log) = run(&["--check", "--seed", &seed], &[]);

@@ -47,6 +47,25 @@ fn the_program_in_python_changes_a_color() {
 }
 
 #[test]
+fn the_jq_in_the_error_of_a_list_makes_one_and_is_in_the_document() {
+    if !is_installed("jq") {
+        return;
+    }
+    let (server, scratch) = (Server::start(&[]), Scratch::new());
+    for content in [r##"[{"name":"sea","hex":"#008080"}]"##, r##"{"sea":"#008080"}"##] {
+        let message = server.ask("PUT", "/colors", content).message();
+        let filter = message.split('\'').nth(1).expect("it is in quotes");
+        assert!(HTTP.contains(&format!("$ jq '{filter}' ")), "{filter}");
+        let file = scratch.write("palette.json", content);
+        let (code, list, error) = run(Command::new("jq").args([filter, &file]));
+        assert_eq!((code, error.as_str()), (Some(0), ""));
+        server.ask("PUT", "/colors", &list).expect_status(200);
+        assert_eq!(server.list(), r##"{"data":[{"name":"sea","value":"#008080"}]}"##);
+        server.ask("PUT", "/colors", "[]").expect_status(200);
+    }
+}
+
+#[test]
 fn the_page_of_another_origin_may_read_a_color_with_the_option_for_that() {
     let option = README.split('`').find(|word| word.starts_with("colors --allow-origin")).unwrap();
     let arguments: Vec<&str> = option.split(' ').skip(1).collect();
