@@ -197,7 +197,14 @@ fn reason(error: Error) -> String {
             "its answer is malformed".to_owned()
         }
         // Leaves out the prefix that ureq puts before this error.
-        Error::Io(error) => error.to_string(),
+        Error::Io(error) => match error.to_string() {
+            // What Rust's standard library makes of getaddrinfo(3). For the sources, see `main`.
+            text if text.starts_with("failed to lookup address") => format!(
+                "{text}; names come from /etc/hosts and DNS alone: use the address of a host that \
+                 has a name in .local"
+            ),
+            text => text,
+        },
         error => error.to_string(),
     }
 }
@@ -210,6 +217,17 @@ fn random_half_to_one() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_that_is_not_found_says_where_names_come_from() {
+        let unknown = std::io::Error::other("failed to lookup address information: not known");
+        assert_eq!(
+            reason(Error::Io(unknown)),
+            "failed to lookup address information: not known; names come from /etc/hosts and DNS \
+             alone: use the address of a host that has a name in .local"
+        );
+        assert_eq!(reason(Error::Io(std::io::Error::other("other"))), "other");
+    }
 
     #[test]
     fn pauses_are_spread() {
