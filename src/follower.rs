@@ -6,6 +6,8 @@
 //! content, so equal lists have the same tag in both services. After a success, a request also asks
 //! the other service to wait until its list changes (RFC 7240 §4.3).
 
+mod transport;
+
 use std::hash::{BuildHasher as _, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -13,6 +15,8 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use ureq::unversioned::resolver::DefaultResolver;
+use ureq::unversioned::transport::{Connector as _, TcpConnector};
 use ureq::{Agent, Error};
 
 use crate::conditions::{Conditions, Tag};
@@ -30,7 +34,8 @@ const WAIT_TIME: Duration = Duration::from_secs(20);
 /// head of the answer. If the request waits, [`WAIT_TIME`] is added to the last one.
 const ANSWER_TIME: Duration = Duration::from_secs(3);
 
-/// Longest time for the content of an answer: a list of [`LIST_BYTES_MAX`] at 20 Mbit/s.
+/// Longest time for the content of an answer: a list of [`LIST_BYTES_MAX`] at 20 Mbit/s. Content
+/// that stalls is given up earlier (`transport`).
 const CONTENT_TIME: Duration = Duration::from_secs(30);
 
 /// Longest list that is followed: 1,000,000 colors have about 50 MB.
@@ -75,8 +80,9 @@ impl Follower {
             .timeout_send_request(Some(ANSWER_TIME))
             .timeout_recv_body(Some(CONTENT_TIME))
             .build();
+        let connector = TcpConnector::default().chain(transport::Watching);
         Some(Self {
-            agent: config.into(),
+            agent: Agent::with_parts(config, connector, DefaultResolver::default()),
             url: format!("{base}/colors"),
             token_file: options.follow_token_file.clone(),
             followed: Arc::new(FollowStatus::new(base)),

@@ -8,6 +8,7 @@
 //!   - `lib`: from the start to the end, in reading order
 //!   - `load`: where the list comes from at the start
 //!   - `follower`: gets the list of another service, and submits it as a change
+//!   - `follower/transport`: its connections, on which content must not stall
 //!   - `failure`: why the process ends, in words that say what to do
 //! - `server`: sockets and threads
 //!   - `server`: what the accept loop and the workers share

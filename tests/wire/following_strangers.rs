@@ -6,10 +6,10 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::common::client::read_head;
-use crate::common::harness::{Scratch, Server, wait_until, within};
+use crate::common::harness::{DEADLINE, Scratch, Server, colors, run, wait_until, within};
 use crate::wire::durable::health;
 
 const LIST: &str = r#"{"data":[{"name":"a","value":"1"}]}"#;
@@ -139,6 +139,37 @@ fn what_is_no_list_changes_nothing_and_is_said_once() {
 }
 
 #[test]
+fn content_that_stalls_is_noticed_as_soon_as_silence() {
+    let (_scratch, file, seed) = Server::kept(LIST);
+    seed.stop();
+    let head = "HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n{";
+    thread::scope(|scope| {
+        for (number, again) in ["", " "].into_iter().enumerate() {
+            let copy = format!("{file}{number}");
+            std::fs::copy(&file, &copy).unwrap();
+            let answer = || goes_on(head, again, Duration::from_millis(200));
+            scope.spawn(move || {
+                let url = format!("http://{}", listen(answer()).0);
+                let follower = Server::start(&["--follow", &url, "--data", &copy]);
+                within(DEADLINE, || (health(&follower).0 == 503).then_some(()))
+                    .expect("it is said");
+                assert_eq!(follower.list(), LIST);
+            });
+            // without a copy
+            scope.spawn(move || {
+                let url = format!("http://{}", listen(answer()).0);
+                let begun = Instant::now();
+                let (code, _, log) =
+                    run(&mut colors(&["--listen", "127.0.0.1:0", "--follow", &url]));
+                assert_eq!(code, Some(1), "{log}");
+                assert!(log.contains(": it does not answer in time; a start that has no"), "{log}");
+                assert!(begun.elapsed() < DEADLINE, "{:?}", begun.elapsed());
+            });
+        }
+    });
+}
+
+#[test]
 fn a_list_may_come_in_chunks_or_up_to_the_end_of_the_connection() {
     let chunks =
         format!("{:x}\r\n{}\r\n1\r\n{}\r\n0\r\n\r\n", LIST.len() - 1, &LIST[..LIST.len() - 1], "}");
@@ -173,7 +204,7 @@ fn answers_that_change_nothing_are_not_asked_for_all_the_time() {
 fn a_proxy_in_the_environment_is_not_asked() {
     let (proxy, requests) = listen(sends(response("200 OK", "", "[]"), false));
     let writer = Server::start(&[]);
-    let mut command = crate::common::harness::colors(&["--listen", "127.0.0.1:0", "--follow"]);
+    let mut command = colors(&["--listen", "127.0.0.1:0", "--follow"]);
     command.arg(format!("http://{}", writer.address));
     for name in ["http_proxy", "HTTP_PROXY", "ALL_PROXY", "all_proxy"] {
         command.env(name, format!("http://{proxy}"));
