@@ -8,6 +8,7 @@
 
 mod transport;
 
+use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -15,13 +16,16 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use ureq::http::Response;
 use ureq::unversioned::resolver::DefaultResolver;
 use ureq::unversioned::transport::{Connector as _, TcpConnector};
-use ureq::{Agent, Error};
+use ureq::{Agent, Body, Error};
 
 use crate::conditions::{Conditions, Tag};
 use crate::failure::Failure;
 use crate::follow_status::FollowStatus;
+use crate::load;
+use crate::logging::excerpt;
 use crate::options::Options;
 use crate::service::only_token;
 use crate::store::{Action, Change, ColorList, Store, json};
@@ -40,6 +44,9 @@ const CONTENT_TIME: Duration = Duration::from_secs(30);
 
 /// Longest list that is followed: 1,000,000 colors have about 50 MB.
 const LIST_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Longest content, in bytes, in which the reason of a refusal is looked for.
+const REFUSAL_BYTES_MAX: u64 = 4096;
 
 /// How long a start without a copy goes on to begin tries. A try takes at most four times
 /// [`ANSWER_TIME`], and [`CONTENT_TIME`].
@@ -112,18 +119,26 @@ impl Follower {
         // The first request does not wait, and neither does one after a failure: a quick answer
         // shows that the other service is there.
         let mut wait = Duration::ZERO;
+        // The version that was here after the last answer with a list.
+        let mut followed = None;
         loop {
             let begun = Instant::now();
             let before = store.list.version();
-            let follow = || self.follow_once(store, &before, wait);
+            let is_own = followed.as_ref().is_none_or(|list| !before.is_same_version(list));
+            let follow = || self.follow_once(store, &before, is_own, wait);
             let result = catch_unwind(AssertUnwindSafe(follow)).unwrap_or_else(|_| {
                 Err(("the service failed, its log says where".to_owned(), Duration::ZERO))
             });
             let failure = result.as_ref().err();
             self.followed.note(failure.map(|(reason, _)| reason));
             let least_pause = failure.map_or(Duration::ZERO, |(_, pause)| *pause);
-            wait = if result.is_ok() { WAIT_TIME } else { Duration::ZERO };
-            let is_changed = !store.list.version().is_same_version(&before);
+            let may_wait = result.is_ok() && self.followed.knows_route();
+            wait = if may_wait { WAIT_TIME } else { Duration::ZERO };
+            let after = store.list.version();
+            let is_changed = !after.is_same_version(&before);
+            if result.is_ok() {
+                followed = Some(after);
+            }
             let was_held = begun.elapsed() > PAUSE_MAX;
             if is_changed || was_held {
                 pause = PAUSE_MIN;
@@ -138,25 +153,37 @@ impl Follower {
     }
 
     /// Asks for the list, and submits it if it is another one than `before`. Fails with the reason,
-    /// and the shortest pause until the next try.
+    /// and the shortest pause until the next try. `is_own`: not all of `before` has come from the
+    /// other service, so the log says how much of it is lost.
     fn follow_once(
         &self,
         store: &Store,
         before: &ColorList,
+        is_own: bool,
         wait: Duration,
     ) -> Result<(), (String, Duration)> {
         let asked = self.ask(Some(before.envelope().tag()), wait);
         let Some(list) = asked.map_err(|reason| (reason, Duration::ZERO))? else { return Ok(()) };
+        if !self.followed.knows_route() {
+            let reason = "it is a copy, and the service that it follows does not answer it";
+            return Err((reason.to_owned(), Duration::ZERO));
+        }
+        let lost = if is_own { count_lost(before, &list) } else { 0 };
         let change = Change::new(Action::ReplaceAll(list), Conditions::default());
         store
             .submit_and_wait(change)
-            .map_err(|error| (format!("its list cannot be saved here: {error}"), SAVE_PAUSE))
+            .map_err(|error| (format!("its list cannot be saved here: {error}"), SAVE_PAUSE))?;
+        if lost > 0 {
+            let (lost, url) = (load::count(lost), &self.followed.url);
+            log::warn!("dropped {lost} that only this copy had: it has the list of {url} now");
+        }
+        Ok(())
     }
 
     /// Asks for the list; `None` if it has this tag after this wait. Fails with the reason why
     /// there is no list in the answer, or no answer.
     fn ask(&self, tag: Option<Tag>, wait: Duration) -> Result<Option<ColorList>, String> {
-        let request = self.agent.get(&self.url);
+        let request = self.agent.get(&self.url).header("Via", self.followed.own_via());
         let mut request = request.config().timeout_recv_response(Some(wait + ANSWER_TIME)).build();
         if let Some(tag) = tag {
             request = request.header("If-None-Match", tag.to_string());
@@ -171,7 +198,14 @@ impl Follower {
             })?;
             request = request.header("Authorization", format!("Bearer {token}"));
         }
-        let mut response = request.call().map_err(reason)?;
+        let response = request.call();
+        let via = response
+            .as_ref()
+            .ok()
+            .filter(|response| matches!(response.status().as_u16(), 200 | 304))
+            .map(via_of);
+        self.followed.note_via(via.as_deref())?;
+        let mut response = response.map_err(reason)?;
         match (response.status().as_u16(), tag) {
             (304, Some(_)) => Ok(None),
             (200, _) => {
@@ -183,13 +217,34 @@ impl Follower {
             (401, _) => Err("it answers 401, name a file with a token for it with \
                              --follow-token-file"
                 .to_owned()),
-            (status, _) => Err(format!("it answers {status}, and not with a list of colors")),
+            (status, _) => Err(match refusal(response.body_mut()) {
+                Some(message) => format!("it answers {status}: {}", excerpt(&message)),
+                None => format!("it answers {status}, and not with a list of colors"),
+            }),
         }
     }
 }
 
-/// Why there is no answer, or not all of it. Equal failures have equal texts: only a text that
-/// differs from the one before is logged.
+/// The value of Via. Several lines are one list (RFC 9110 §5.3).
+fn via_of(response: &Response<Body>) -> String {
+    let lines = response.headers().get_all("via").iter();
+    lines.filter_map(|line| line.to_str().ok()).collect::<Vec<_>>().join(",")
+}
+
+/// The message of an Error body.
+fn refusal(body: &mut Body) -> Option<String> {
+    let content = body.with_config().limit(REFUSAL_BYTES_MAX).read_to_vec().ok()?;
+    let error: serde_json::Value = serde_json::from_slice(&content).ok()?;
+    Some(error.get("message")?.as_str()?.to_owned())
+}
+
+/// How many colors of a list another one has not, with this name and value.
+fn count_lost(before: &ColorList, list: &ColorList) -> usize {
+    let kept: HashSet<_> = list.iter().map(|(_, color)| color.json.bytes()).collect();
+    before.iter().filter(|(_, color)| !kept.contains(color.json.bytes())).count()
+}
+
+/// Why there is no answer, or not all of it.
 fn reason(error: Error) -> String {
     match error {
         Error::Timeout(_) => "it does not answer in time".to_owned(),
@@ -198,7 +253,7 @@ fn reason(error: Error) -> String {
             format!("its list is longer than {} MiB", LIST_BYTES_MAX / 1024 / 1024)
         }
         Error::Protocol(error) => {
-            // The text of the error may have a number that differs each time.
+            // What is malformed is for who mends the other service.
             log::debug!("{error}");
             "its answer is malformed".to_owned()
         }

@@ -9,6 +9,7 @@ mod protocol_error;
 mod request;
 mod response;
 mod syntax;
+mod via;
 
 pub(crate) use date::{Date, rfc3339};
 pub(crate) use parser::Parser;
@@ -18,3 +19,4 @@ pub(crate) use request::KeptFields;
 pub(crate) use request::{Credentials, METHODS, Request, is_safe};
 pub(crate) use response::{Challenge, CommonFields, Content, MediaType, Response};
 pub(crate) use syntax::{Host, has_valid_escapes, host_has_name, host_name, split_absolute_form};
+pub(crate) use via::{service_ids, via_value};

@@ -69,6 +69,7 @@
 //!   - `request`: a request as a value
 //!   - `response`: a response as a value, and its head as bytes
 //!   - `date`: times as text
+//!   - `via`: the field by which services that follow one another recognize a loop
 //! - what all of them may use
 //!   - `file_id`: which file is which
 //!   - `representation`: bytes with a tag that many share

@@ -176,6 +176,7 @@ fn read_seed(options: &Options) -> Result<(ColorList, String), Failure> {
     }
 }
 
-fn count(colors: usize) -> String {
+/// A number of colors, in words.
+pub(crate) fn count(colors: usize) -> String {
     format!("{colors} color{}", if colors == 1 { "" } else { "s" })
 }

@@ -61,7 +61,7 @@
 //!   those of short lists (`SharedList::ready_envelope`).
 //! - `Inbox::mail`: what other threads have posted.
 //! - `StorageStatus::current`: whether saving works.
-//! - `FollowStatus::answers`: how the service that is followed answers.
+//! - `FollowStatus::answers` *: how the service that is followed answers.
 //!
 //! # Deadlines
 //!

@@ -9,6 +9,7 @@ use super::chunked::ChunkedDecoder;
 use super::protocol_error::{FIELD_LINES_MAX, ProtocolError};
 use super::request::{Credentials, KeptFields, Request, is_safe};
 use super::syntax::{Host, parse_digits, split_absolute_form};
+use super::via::service_ids;
 use crate::conditions::Conditions;
 
 const REQUEST_LINE: ProtocolError = ProtocolError::malformed(
@@ -196,6 +197,11 @@ impl<'a> FieldLines<'a> {
             13 if is("authorization") => {
                 let field = &mut self.kept().authorization;
                 once(field, Credentials::parse(value), ProtocolError::AUTHORIZATION)?;
+            }
+            3 if is("via")
+                && str::from_utf8(value).is_ok_and(|via| service_ids(via).any(|_| true)) =>
+            {
+                self.kept().is_of_follower = true;
             }
             // Each proxy appends the address of its client. That client may have sent the addresses
             // before it. So the last address of the last line counts.

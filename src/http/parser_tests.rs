@@ -85,7 +85,8 @@ fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
             "OPTIONS http://b/a HTTP/1.1\r\nHost: a\r\nIf-None-Match: *\r\nOrigin: x\r\n\
              Origin: y\r\nSec-Fetch-Site: none\r\nAccept: a/b, text/html\r\n\
              Prefer: a=\"b\r\nPrefer: wait=x, wait=9\r\nPrefer: wait=8\r\n\
-             Access-Control-Request-Method: PUT\r\nContent-Encoding: gzip\r\n\r\n"
+             Access-Control-Request-Method: PUT\r\nContent-Encoding: gzip\r\n\
+             Via: 1.1 colors-1\r\nVia: 1.1 Caddy\r\n\r\n"
         ),
         KeptFields {
             authorization: None,
@@ -99,6 +100,7 @@ fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
             sec_fetch_site: some("none"),
             preflight_method: some("PUT"),
             asks_for_html: true,
+            is_of_follower: true,
         }
     );
     assert_eq!(fields("GET /a HTTP/1.0\r\n\r\n"), KeptFields::default());

@@ -60,6 +60,8 @@ pub(crate) struct KeptFields {
     pub(crate) preflight_method: Option<String>,
     /// Accept names `text/html`, as when a browser opens the page.
     pub(crate) asks_for_html: bool,
+    /// Via names a service: the request is of one that follows this one.
+    pub(crate) is_of_follower: bool,
 }
 
 static NOTHING_KEPT: LazyLock<KeptFields> = LazyLock::new(KeptFields::default);

@@ -237,6 +237,10 @@ impl Service {
                 .and_then(|request| origin::allowed_origin(&self.options, request)),
             varies_by_origin: !self.options.allow_origin.is_empty(),
             is_private: self.options.private,
+            // Of no use to other clients, which may not know the field.
+            via: request
+                .filter(|request| request.kept().is_of_follower)
+                .and_then(|_| Some(self.followed.as_ref()?.via())),
         }
     }
 }

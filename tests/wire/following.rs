@@ -20,7 +20,7 @@ use crate::common::harness::{
 };
 use crate::common::proxy::{HOST, Proxy};
 use crate::wire::durable::health;
-use crate::wire::machines::REPLICAS;
+use crate::wire::machines::{REPLICAS, shell};
 use crate::wire::recipes::{block, own_address};
 
 /// Longest time until `/health` says that a process is stopped, or a host is gone: 20 s of the wait
@@ -162,16 +162,24 @@ fn a_copy_outlives_its_writer_and_can_take_its_place() {
     assert!(log.contains(&format!("[WARN] listening on {} (", url(&follower))), "{log}");
     writer.ask("POST", "/colors", r#"{"name":"b","value":"2"}"#).expect_status(201);
     wait_for_list(&follower, &writer);
-    let list = writer.list();
     follower.stop();
     // what others have changed meanwhile becomes the writer's again
     let change = "UPDATE color SET value = '3'; INSERT INTO color VALUES (9, 'c', '')";
     Connection::open(&file).unwrap().execute_batch(change).unwrap();
-    assert_ne!(stored(&file), list);
-    wait_for_list(&follow(&writer, &["--data", &file]), &writer);
+    assert_ne!(stored(&file), writer.list());
+    let follower = follow(&writer, &["--data", &file]);
+    wait_for_list(&follower, &writer);
+    let lost = "[WARN] dropped 3 colors that only this copy had: it has the list of http://";
+    follower.log_when("it is said", |log| log.contains(lost));
+    // what its writer deletes is not its own
+    writer.ask("DELETE", "/colors/b", "").expect_status(200);
+    wait_for_list(&follower, &writer);
+    let log = follower.stop();
+    assert_eq!(log.matches(" that only this copy had").count(), 1, "{log}");
     writer.signal(Signal::KILL);
     let (address, _) = (writer.address, writer.wait());
     let url = format!("http://{address}");
+    let list = stored(&file);
     // with a copy, a start does not wait
     let follower = Server::start(&["--follow", &url, "--data", &file]);
     assert_eq!(follower.list(), list);
@@ -275,28 +283,66 @@ fn a_start_without_a_copy_needs_an_answer() {
     assert_eq!(scratch.names(), [""; 0]);
 }
 
-/// A service that follows itself, or two that follow each other, have nobody who changes the list.
+/// Services that follow one another in a loop have nobody who changes the list. None takes the list
+/// of another, and each says why; one that begins to write has them follow it.
 #[test]
-fn a_service_that_follows_itself_keeps_its_list() {
-    let (_scratch, file, first) = Server::kept(r#"[{"name":"a","value":"1"}]"#);
-    let list = first.list();
-    let address = first.address.to_string();
-    first.stop();
-    let url = format!("http://{address}");
-    let server = Server::start(&[
-        "--listen",
-        &address,
-        "--listen",
-        "127.0.0.1:0",
-        "--data",
-        &file,
-        "--follow",
-        &url,
-    ]);
-    wait_until("it waits for itself", || server.metric("colors_requests_waiting") == 1.0);
-    assert_eq!((server.list(), status_of(&server)), (list, (200, "ok".to_owned())));
-    server.ask("DELETE", "/colors/a", "").expect_status(405);
-    server.stop();
+fn services_that_follow_one_another_in_a_loop_keep_their_lists() {
+    thread::scope(|scope| {
+        for length in [1, 2, 3] {
+            scope.spawn(move || check_loop(length));
+        }
+    });
+}
+
+/// Checks this many services, each with a list of its own.
+fn check_loop(length: usize) {
+    let scratch = Scratch::new();
+    let file = |place: usize| scratch.file(&format!("{place}.db"));
+    let seed = |place: usize| format!(r#"[{{"name":"a","value":"{place}"}}]"#);
+    let addresses: Vec<_> = (0..length)
+        .map(|place| {
+            let server = Server::with_data(&seed(place), &file(place), &[]);
+            let address = server.address.to_string();
+            server.stop();
+            address
+        })
+        .collect();
+    let next = |place: usize| format!("http://{}", addresses[(place + 1) % length]);
+    let start = |place: usize| {
+        Server::start(&[
+            "--listen",
+            &addresses[place],
+            "--listen",
+            "127.0.0.1:0",
+            "--data",
+            &file(place),
+            "--follow",
+            &next(place),
+        ])
+    };
+    let mut servers: Vec<_> = (0..length).map(start).collect();
+    let reason = "services follow one another in a loop, so that none writes: start one of \
+                  them without --follow";
+    for (place, server) in servers.iter().enumerate() {
+        let fault = format!("cannot follow {} since the start: {reason}", next(place));
+        wait_until("/health says so", || status_of(server) == (503, fault.clone()));
+        server.ask("DELETE", "/colors/a", "").expect_status(405);
+    }
+    // A copy of one of them, without a list of its own.
+    let beside = run(&mut colors(&["--listen", "127.0.0.1:0", "--follow", &next(0)]));
+    assert!(beside.0 == Some(1) && beside.2.contains(reason), "{beside:?}");
+    for (place, server) in servers.iter().enumerate() {
+        assert_eq!(server.list(), format!(r#"{{"data":{}}}"#, seed(place)));
+        let line = format!("[WARN] cannot follow {}: {reason}\n", next(place));
+        let log = server.log_when("the log says so", |log| log.contains(&line));
+        assert_eq!(log.matches(&line).count(), 1, "{log}");
+    }
+    servers.remove(0).stop();
+    let writer = Server::start(&["--listen", &addresses[0], "--data", &file(0)]);
+    for server in &servers {
+        wait_for_list(server, &writer);
+        wait_until("/health says so", || status_of(server) == (200, "ok".to_owned()));
+    }
 }
 
 #[test]
@@ -360,6 +406,7 @@ fn a_list_that_cannot_be_saved_is_no_list_that_is_followed() {
 
 #[test]
 fn a_copy_becomes_a_list_of_its_own_by_the_commands_for_that() {
+    const LOST: &str = r#"[{"name":"a","value":"1"}]"#;
     let scratch = Scratch::new();
     let options = "COLORS_FOLLOW=http://192.0.2.7:8080\nCOLORS_FOLLOW_TOKEN_FILE=token\n";
     let file = scratch.write("colors", format!("COLORS_KEEP_ALIVE=9\n{options}"));
@@ -368,7 +415,19 @@ fn a_copy_becomes_a_list_of_its_own_by_the_commands_for_that() {
     assert_eq!(restart, "systemctl restart colors");
     let sed = sed.replace("/etc/default/colors", &file);
     assert_eq!(run(Command::new("sh").args(["-c", &sed])).0, Some(0));
-    assert_eq!(fs::read_to_string(file).unwrap(), "COLORS_KEEP_ALIVE=9\n");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "COLORS_KEEP_ALIVE=9\n");
+    // and back again
+    let (_kept, data, old) = Server::kept(LOST);
+    old.stop();
+    let commands = block(REPLICAS, "sh", "lost.json").replace("/etc/default/colors", &file);
+    let commands = commands.replace("/var/lib/colors/colors.db", &data);
+    let (commands, enable) = commands.trim_end().rsplit_once('\n').unwrap();
+    assert_eq!(enable, "systemctl enable --now colors.service");
+    assert_eq!(run(&mut shell(&scratch, commands)), (Some(0), String::new(), String::new()));
+    let dumped = fs::read_to_string(scratch.file("lost.json")).unwrap();
+    assert_eq!(dumped, format!("{{\"data\":{LOST}}}\n"));
+    let options = fs::read_to_string(&file).unwrap();
+    assert_eq!(options, "COLORS_KEEP_ALIVE=9\nCOLORS_FOLLOW=http://192.0.2.8:8080\n");
 }
 
 #[test]

@@ -99,6 +99,10 @@ fn misbehaving() -> Vec<(&'static str, Answer)> {
         ("it answers 301, and not with", sends(elsewhere, false)),
         ("it answers 401, name a file", sends(response("401 No", "", ""), false)),
         ("it answers 404, and not with", sends(response("404 No", "", LIST), false)),
+        (
+            r#"it answers 403: "no \n host""#,
+            sends(response("403 No", "", r#"{"error":true,"message":"no \n host"}"#), false),
+        ),
         (late, goes_on("", "", drip)),
         (late, goes_on("HTTP/1.1 200 OK\r\n", "X: y\r\n", drip)),
         (late, goes_on("", "HTTP/1.1 100 Continue\r\n\r\n", drip)),
@@ -167,6 +171,28 @@ fn content_that_stalls_is_noticed_as_soon_as_silence() {
             });
         }
     });
+}
+
+/// Failures whose texts differ all the time, and answers that are by turns good and bad.
+#[test]
+fn failures_that_differ_or_alternate_fill_no_log() {
+    let bad = |number: usize| format!("{}{{", " ".repeat(number));
+    let other = |number: usize| format!(r#"[{{"name":"a","value":"{number}"}}]"#);
+    let answers: [(usize, fn(usize) -> bool); 2] =
+        [(1, |_| false), (5, |number| number.is_multiple_of(2))];
+    for (lines, is_good) in answers {
+        let asked = AtomicUsize::new(0);
+        let (address, requests) = listen(move |stream| {
+            let number = asked.fetch_add(1, Relaxed);
+            let content = if number == 0 || is_good(number) { other(number) } else { bad(number) };
+            stream.write_all(response("200 OK", "", &content).as_bytes())
+        });
+        let follower = Server::start(&["--follow", &format!("http://{address}")]);
+        wait_until("it has asked some times", || requests.load(Relaxed) > 13);
+        let log = follower.stop();
+        assert_eq!(log.matches("[WARN] cannot follow ").count(), lines, "{log}");
+        assert!(log.matches(" is followed again").count() <= lines, "{log}");
+    }
 }
 
 #[test]
