@@ -49,6 +49,13 @@
 //!   - `difference`: the edits that lead from one list to another
 //!   - `writer`: group commit, and looks for what others have committed
 //!   - `engine`: what the writer needs of a storage engine
+//!   - `etcd`: the list in etcd: its keys and transactions, and which file is for what
+//!   - `etcd/etcd_engine`: commits, what they have missed, and snapshots
+//!   - `etcd/position`: the list with its place in the log
+//!   - `etcd/format`: the values in etcd
+//!   - `etcd/watch`: notices the commits of other services
+//!   - `etcd/gateway`: asks the members of etcd
+//!   - `etcd/error`: why etcd cannot be used
 //!   - `storage_status`: whether changes can be saved
 //!   - `sqlite`: which of the files below one needs for what, and the locks on FILE
 //!   - `sqlite/data_path`: what is at the path of `--data`, before SQLite opens it
@@ -153,7 +160,7 @@ use threadpool::ThreadPool;
 use crate::failure::Failure;
 use crate::follower::Follower;
 use crate::load::Opened;
-use crate::options::{Endpoint, Options};
+use crate::options::{DataPlace, Endpoint, Options};
 use crate::server::{AcceptLoop, Listener, Shared, WorkerHandle};
 use crate::server_state::ServerState;
 use crate::service::{LoadedTokens, Service, Tokens};
@@ -178,7 +185,7 @@ pub fn main() -> ExitCode {
     let inherited = server::inherited(options.request_timeout);
     let started = logging::start(options.log_level).map_err(|_| Failure::Thread);
     let ended = started.and_then(|()| match &options.data {
-        Some(file) if options.dump => load::dump(file),
+        Some(place) if options.dump => load::dump(place),
         _ if options.check => check(&options),
         _ => run(&options, inherited),
     });
@@ -206,18 +213,24 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
         server::connections_max(descriptors, memory_limit, listeners.len(), workers)
             .map_err(Failure::System)?;
     let endpoints: Vec<_> = listeners.iter().map(|listener| listener.endpoint.clone()).collect();
-    // One thread for answers that take long, and one each for the writer and the follower.
-    let others = 1 + usize::from(options.data.is_some()) + usize::from(follower.is_some());
+    // One thread for answers that take long, and one each for the writer, the watch and the follower.
+    let has_watch = matches!(options.data, Some(DataPlace::Etcd(_)));
+    let others = [options.data.is_some(), has_watch, follower.is_some()];
+    let others = 1 + others.into_iter().filter(|is_there| *is_there).count();
     let pool = start_pool(workers + others)?;
     let state = ServerState::new(workers, connections_max);
     let handles = WorkerHandle::all(&state).map_err(Failure::System)?;
     // FILE is made last: a start that gets no addresses or no threads makes no FILE.
-    let Opened { store, writer, details, path, is_new } =
+    let Opened { store, writer, watch, details, path, is_new } =
         load::open(source, server::change_listener(&handles))?;
     // From here on, the first SIGTERM or SIGINT makes the accept loop return.
     is_starting.store(false, SeqCst);
     if let Some(writer) = writer {
         pool.execute(|| writer.run());
+    }
+    if let Some(watch) = watch {
+        let store = store.clone();
+        pool.execute(move || watch.run(&store));
     }
     let followed = follower.as_ref().map(|follower| Arc::clone(&follower.followed));
     let service = Service::new(Arc::clone(options), store.clone(), tokens, followed, state);

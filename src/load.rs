@@ -1,4 +1,4 @@
-//! Where the list comes from at the start: the database, the service that is followed, a seed file,
+//! Where the list comes from at the start: the database, etcd, the service that is followed, a seed file,
 //! or the seed that is compiled in.
 
 use std::fs::{self, File};
@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 use crate::follower::Follower;
-use crate::options::Options;
+use crate::options::{DataPlace, EtcdPlace, Options};
+use crate::store::etcd::{self, EtcdEngine, EtcdError, Watch};
 use crate::store::sqlite::{Database, DatabaseError, SqliteEngine};
 use crate::store::{ChangeListener, ColorList, Store, Writer, json, sqlite};
 
@@ -35,6 +36,12 @@ pub(crate) enum Source {
         /// FILE, once it is locked; `None` before that, or if it does not exist.
         lock: Option<File>,
     },
+    Etcd {
+        place: EtcdPlace,
+        /// As for [`Source::Database`].
+        seed: Option<(ColorList, String)>,
+        is_seed_given: bool,
+    },
 }
 
 impl Source {
@@ -53,6 +60,8 @@ pub(crate) struct Opened {
     pub(crate) store: Store,
     /// What saves changes; `None` if the list is in memory.
     pub(crate) writer: Option<Writer>,
+    /// What watches for changes of other services; `None` if these have no part in the list.
+    pub(crate) watch: Option<Watch>,
     /// For the first line of the log: the number of colors, where they come from, and whether
     /// changes are kept.
     pub(crate) details: String,
@@ -68,15 +77,24 @@ pub(crate) fn load_source(
     options: &Options,
     follower: Option<&Follower>,
 ) -> Result<Source, Failure> {
-    let Some(file) = options.data.as_deref() else {
-        return first_list(options, follower).map(|(colors, name)| Source::InMemory(colors, name));
+    let is_seed_given = options.seed.is_some();
+    let file = match &options.data {
+        None => {
+            return first_list(options, follower).map(|(list, name)| Source::InMemory(list, name));
+        }
+        Some(DataPlace::Etcd(place)) => {
+            let list = list_in(place)?;
+            let seed = list.is_none().then(|| first_list(options, follower)).transpose()?;
+            return Ok(Source::Etcd { place: place.clone(), seed, is_seed_given });
+        }
+        Some(DataPlace::File(file)) => file,
     };
     let failed = |error| unusable(file, error);
     let (path, has_list) = sqlite::locate(file).map_err(failed)?;
     sqlite::check_writable(&path).map_err(failed)?;
     let seed = (!has_list).then(|| first_list(options, follower)).transpose()?;
     let given = file.to_owned();
-    Ok(Source::Database { given, path, seed, is_seed_given: options.seed.is_some(), lock: None })
+    Ok(Source::Database { given, path, seed, is_seed_given, lock: None })
 }
 
 /// Opens the list, and makes FILE if there is none. `notify` is called after each
@@ -87,25 +105,51 @@ pub(crate) fn open(source: Source, notify: ChangeListener) -> Result<Opened, Fai
             let count = count(colors.len());
             let details = format!("{count} from {name}, in memory: changes are lost when it stops");
             let store = Store::in_memory(colors, notify);
-            Ok(Opened { store, writer: None, details, path: None, is_new: false })
+            Ok(Opened { store, writer: None, watch: None, details, path: None, is_new: false })
         }
         Source::Database { given, path, seed, is_seed_given, lock } => {
             let failed = |error| unusable(&given, error);
             let (colors, name) = seed.unzip();
             let (lock, is_new) =
                 sqlite::lock_or_make(&path, colors.as_ref(), lock).map_err(failed)?;
-            let origin = match name.filter(|_| is_new) {
-                Some(seed) => format!("which was made now from {seed}"),
-                None if is_seed_given => "which was there: --seed is not read".to_owned(),
-                None => "which was there".to_owned(),
-            };
+            let origin = origin(name.filter(|_| is_new), is_seed_given);
             let (database, colors) = Database::open(&given, &path, lock).map_err(failed)?;
             let engine = Box::new(SqliteEngine::new(database));
             let details = format!("{} kept in {}, {origin}", count(colors.len()), given.display());
             let (store, writer) = Writer::new(engine, colors, notify);
-            Ok(Opened { store, writer: Some(writer), details, path: Some(path), is_new })
+            let (writer, path) = (Some(writer), Some(path));
+            Ok(Opened { store, writer, watch: None, details, path, is_new })
+        }
+        Source::Etcd { place, seed, is_seed_given } => {
+            let (colors, name) = seed.unzip();
+            let (engine, colors, is_new, watch) =
+                EtcdEngine::open(&place.members, &place.key, colors.as_ref())
+                    .map_err(|error| unusable_etcd(&place, error))?;
+            let origin = origin(name.filter(|_| is_new), is_seed_given);
+            let details = format!("{} kept in {place}, {origin}", count(colors.len()));
+            let (store, writer) = Writer::new(Box::new(engine), colors, notify);
+            let (writer, watch) = (Some(writer), Some(watch));
+            Ok(Opened { store, writer, watch, details, path: None, is_new })
         }
     }
+}
+
+/// Where a list that is kept comes from. `seed`: of which it was made now.
+fn origin(seed: Option<String>, is_seed_given: bool) -> String {
+    match seed {
+        Some(seed) => format!("which was made now from {seed}"),
+        None if is_seed_given => "which was there: --seed is not read".to_owned(),
+        None => "which was there".to_owned(),
+    }
+}
+
+/// The list at a key in etcd; `None` if there is none.
+fn list_in(place: &EtcdPlace) -> Result<Option<ColorList>, Failure> {
+    etcd::read(&place.members, &place.key).map_err(|error| unusable_etcd(place, error))
+}
+
+fn unusable_etcd(place: &EtcdPlace, error: EtcdError) -> Failure {
+    Failure::Storage(place.to_string(), error.into())
 }
 
 /// `--check`: describes the list that a start would have. Fails if the start would not get it,
@@ -122,12 +166,24 @@ pub(crate) fn check_list(options: &Options) -> Result<String, Failure> {
                 Database::read_recovering(&path).map_err(|error| unusable(&given, error))?;
             Ok(format!("{} kept in {}", count(colors.len()), given.display()))
         }
+        Source::Etcd { place, seed: Some((colors, seed)), .. } => {
+            Ok(format!("{} from {seed}, for {place}", count(colors.len())))
+        }
+        Source::Etcd { place, .. } => {
+            let colors = list_in(&place)?.unwrap_or_default();
+            Ok(format!("{} kept in {place}", count(colors.len())))
+        }
     }
 }
 
-/// Prints the list of a database as `GET /colors` answers it.
-pub(crate) fn dump(file: &Path) -> Result<(), Failure> {
-    let colors = stored(file).map_err(|error| unusable(file, error))?;
+/// Prints the list of a place as `GET /colors` answers it.
+pub(crate) fn dump(place: &DataPlace) -> Result<(), Failure> {
+    let colors = match place {
+        DataPlace::File(file) => stored(file).map_err(|error| unusable(file, error))?,
+        DataPlace::Etcd(place) => {
+            list_in(place)?.ok_or_else(|| unusable_etcd(place, EtcdError::Missing))?
+        }
+    };
     io::stdout().write_all(colors.envelope().bytes()).map_err(Failure::Output)
 }
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::{PathBufValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{
@@ -16,7 +16,7 @@ use clap::{
     ValueEnum, ValueHint,
 };
 use log::LevelFilter;
-pub(crate) use values::{BasePath, Endpoint};
+pub(crate) use values::{BasePath, DataPlace, Endpoint, EtcdPlace};
 use values::{
     parse_host, parse_mode, parse_origin, parse_size, parse_time, parse_url, parse_workers,
 };
@@ -50,9 +50,9 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     pub(crate) seed: Option<PathBuf>,
 
-    /// SQLite database of the list: a change is saved, then answered
-    #[arg(long, value_name = "FILE")]
-    pub(crate) data: Option<PathBuf>,
+    /// SQLite FILE, or etcd://HOST:PORT,.../KEY, for many services
+    #[arg(long, value_name = "FILE", value_parser = PathBufValueParser::new().try_map(DataPlace::parse))]
+    pub(crate) data: Option<DataPlace>,
 
     /// Keep a copy of the list of the service there
     #[arg(long, value_name = "URL", value_parser = parse_url)]

@@ -49,6 +49,7 @@ mod color;
 mod color_list;
 mod difference;
 mod engine;
+pub(crate) mod etcd;
 pub(crate) mod json;
 mod list;
 pub(crate) mod sqlite;
@@ -118,8 +119,16 @@ impl Store {
             }
             Storage::Durable(writer, _) => {
                 // Fails if the writer has ended. Then the service ends, and answers nobody.
-                let _ = writer.send(WriterMessage::Change(change, deliver));
+                let _ = writer.send(WriterMessage::Change(change, deliver, Instant::now()));
             }
+        }
+    }
+
+    /// Has the writer look whether others have changed the list.
+    pub(crate) fn look(&self) {
+        if let Storage::Durable(writer, _) = &self.storage {
+            // Fails if the writer has ended. Then the service ends.
+            let _ = writer.send(WriterMessage::Look);
         }
     }
 

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use ureq::http::Uri;
+use ureq::http::uri::Authority;
 
 use crate::http::Host;
 
@@ -69,6 +70,57 @@ impl fmt::Display for Endpoint {
             Self::Tcp(address) => write!(f, "http://{address}"),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
+    }
+}
+
+/// Where the list is kept: `--data`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum DataPlace {
+    File(PathBuf),
+    Etcd(EtcdPlace),
+}
+
+/// A key in etcd: `etcd://HOST:PORT,.../KEY`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EtcdPlace {
+    /// HOST:PORT of each member that is asked.
+    pub(crate) members: Vec<String>,
+    pub(crate) key: String,
+}
+
+impl DataPlace {
+    /// Whatever does not begin with `etcd:` is a file.
+    pub(super) fn parse(path: PathBuf) -> Result<Self, &'static str> {
+        const FORM: &str = "give the members of etcd and a key, as in etcd://127.0.0.1:2379/colors \
+                            or etcd://10.0.0.1,10.0.0.2:2379/colors (port 2379 if left out), or \
+                            write a file of such a name as ./etcd:";
+        if !path.as_os_str().as_encoded_bytes().starts_with(b"etcd:") {
+            return Ok(Self::File(path));
+        }
+        let place = path.to_str().and_then(|text| text.strip_prefix("etcd://"));
+        let (members, key) = place.and_then(|place| place.split_once('/')).ok_or(FORM)?;
+        let members = members.split(',').map(parse_member).collect::<Option<_>>().ok_or(FORM)?;
+        let is_key = |c: char| c.is_ascii_graphic() && !"?#".contains(c);
+        let is_valid = key.chars().all(is_key) && key.split('/').all(|part| !part.is_empty());
+        let place = EtcdPlace { members, key: key.to_owned() };
+        is_valid.then_some(Self::Etcd(place)).ok_or(FORM)
+    }
+}
+
+impl fmt::Display for EtcdPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "etcd://{}/{}", self.members.join(","), self.key)
+    }
+}
+
+/// A host, perhaps with a port; etcd's for clients if there is none.
+fn parse_member(text: &str) -> Option<String> {
+    Host::parse(text.as_bytes())?;
+    let authority: Authority = text.parse().ok()?;
+    match authority.port_u16() {
+        Some(port) if port > 0 => Some(text.to_owned()),
+        None if authority.as_str() == authority.host() => Some(format!("{text}:2379")),
+        _ => None,
     }
 }
 
@@ -226,6 +278,48 @@ mod tests {
             assert!(text.parse::<Endpoint>().is_err(), "{text:?}");
         }
         assert!(too_long[..too_long.len() - 1].parse::<Endpoint>().is_ok());
+    }
+
+    #[test]
+    fn a_place_is_a_file_or_members_and_a_key() {
+        let parse = |text: &str| DataPlace::parse(text.into());
+        for (text, expected) in [
+            ("etcd://127.0.0.1/a", "etcd://127.0.0.1:2379/a"),
+            (
+                "etcd://a.example.org:1,[::1]:65535,b/c/d",
+                "etcd://a.example.org:1,[::1]:65535,b:2379/c/d",
+            ),
+        ] {
+            let Ok(DataPlace::Etcd(place)) = parse(text) else { panic!("{text}") };
+            assert_eq!(place.to_string(), expected);
+        }
+        for text in [
+            "etcd:",
+            "etcd:a",
+            "etcd://",
+            "etcd:///k",
+            "etcd://a",
+            "etcd://a/",
+            "etcd://a//k",
+            "etcd://a/k/",
+            "etcd://a:0/k",
+            "etcd://a:65536/k",
+            "etcd://a:/k",
+            "etcd://a:b/k",
+            "etcd://a,/k",
+            "etcd://a, b/k",
+            "etcd://a b/k",
+            "etcd://a/k k",
+            "etcd://u:p@a/k",
+            "etcd://a/k?x",
+            "etcd://a/k#x",
+        ] {
+            assert!(
+                parse(text).is_err_and(|error| error.contains("etcd://127.0.0.1:2379/colors")),
+                "{text}"
+            );
+        }
+        assert_eq!(parse("./etcd:a"), Ok(DataPlace::File("./etcd:a".into())));
     }
 
     #[test]

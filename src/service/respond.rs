@@ -195,6 +195,11 @@ impl Service {
             }
             Ok(Outcome::NotFound) => no_such_color(),
             Ok(Outcome::ConditionFailed) => condition_failed(),
+            // Not 413: a short content may be what is too much.
+            Ok(Outcome::TooLong) => {
+                let message = "the list would become longer than its storage takes";
+                Response::error(StatusCode(507), message)
+            }
             Ok(Outcome::Contended) => {
                 let message =
                     "others change the list all the time: try again, or leave out the condition";

@@ -47,6 +47,8 @@ pub(crate) enum Outcome {
     NotFound,
     /// A condition does not hold; nothing was changed.
     ConditionFailed,
+    /// The list would become longer than the storage takes. Nothing was changed.
+    TooLong,
     /// Each of several tries to evaluate a condition on the tag of the list was in vain, since
     /// other changes came meanwhile. Nothing was changed.
     Contended,

@@ -8,36 +8,48 @@
 use std::fmt;
 use std::time::Instant;
 
+use super::etcd::EtcdError;
 use super::sqlite::DatabaseError;
 use super::{ColorList, Edit};
 
 /// Keeps the list. Used by one thread, the writer.
 pub(crate) trait Engine: Send {
-    /// Begins a save. `known`: the list that readers have. `has_failed`: the last save or look
-    /// failed, so a success has to prove that saving works. `since`: when the save began.
-    fn begin(
-        &mut self,
-        known: &ColorList,
-        has_failed: bool,
-        since: Instant,
-    ) -> Result<Begun, StorageError>;
+    /// Begins a save. `known`: the list that readers have.
+    fn begin(&mut self, known: &ColorList, save: &Save) -> Result<Begun, StorageError>;
 
     /// Returns the list if others have changed it. Call it between saves.
     fn read_if_changed(&mut self, known: &ColorList) -> Result<Option<Newer>, StorageError>;
 
-    /// Adds the edits of one change to the save.
-    fn write(&mut self, edits: &[Edit]) -> Result<(), StorageError>;
+    /// Adds the edits of one change to the save, in which they follow those that have led to this
+    /// list.
+    fn write(&mut self, edits: &[Edit], list: &ColorList) -> Result<Written, StorageError>;
 
-    /// Makes durable what was written since [`Engine::begin`], all or nothing. If this fails,
-    /// nothing of that is in the list, now or later, unless the error says that it may be.
-    fn commit(&mut self) -> Result<(), StorageError>;
+    /// Makes durable what was written since [`Engine::begin`], all or nothing. `version`: the list
+    /// to which that leads. If nothing was written, finds out whether others have changed the list.
+    /// If this fails, nothing of the save is in the list, now or later, unless the error says that
+    /// it may be.
+    fn commit(&mut self, version: &ColorList) -> Result<Commit, StorageError>;
 
     /// Discards what was written and not committed.
     fn roll_back(&mut self);
 
+    /// What is wrong although saves succeed.
+    fn fault(&self) -> Option<StorageError> {
+        None
+    }
+
     /// Ends the use of the storage. Fails with the reason why more than the storage is needed to
     /// have the list.
     fn close(self: Box<Self>) -> Result<(), String>;
+}
+
+/// What an engine has to know of a save.
+pub(crate) struct Save {
+    /// The last save or look failed, so a success has to prove that saving works.
+    pub(crate) has_failed: bool,
+    pub(crate) begun: Instant,
+    /// When the first of its changes came; `None` without changes.
+    pub(crate) oldest: Option<Instant>,
 }
 
 /// What a call of [`Engine::begin`] has come to. Either has the list if others have changed it.
@@ -46,6 +58,23 @@ pub(crate) enum Begun {
     Ready(Option<Newer>),
     /// Another program keeps the storage locked. Call `begin` again: the engine ends the wait.
     Locked(Option<Newer>),
+}
+
+/// Whether the edits of a change are part of the save.
+pub(crate) enum Written {
+    Yes,
+    /// This save has no room for them, but another one has.
+    NextCommit,
+    /// The list would become longer than the storage takes.
+    TooLong,
+}
+
+/// What came of a commit.
+pub(crate) enum Commit {
+    Done,
+    /// Others were faster, and nothing was saved. Roll back and begin again: `begin` returns what
+    /// they have made of the list.
+    Outrun,
 }
 
 /// A list that others have made, and the edits that lead to it from the one that readers have.
@@ -60,6 +89,7 @@ pub(crate) struct Newer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StorageError {
     Sqlite(DatabaseError),
+    Etcd(EtcdError),
     /// When the service panicked in a save or a look, or when the writer has ended.
     Panicked,
 }
@@ -69,6 +99,7 @@ impl StorageError {
     pub(crate) fn for_clients(&self) -> &'static str {
         match self {
             Self::Sqlite(error) => error.for_clients(),
+            Self::Etcd(error) => error.for_clients(),
             Self::Panicked => "the service failed",
         }
     }
@@ -78,6 +109,7 @@ impl fmt::Display for StorageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sqlite(error) => error.fmt(f),
+            Self::Etcd(error) => error.fmt(f),
             Self::Panicked => f.write_str("the service failed, its log says where"),
         }
     }
@@ -86,5 +118,11 @@ impl fmt::Display for StorageError {
 impl From<DatabaseError> for StorageError {
     fn from(error: DatabaseError) -> Self {
         Self::Sqlite(error)
+    }
+}
+
+impl From<EtcdError> for StorageError {
+    fn from(error: EtcdError) -> Self {
+        Self::Etcd(error)
     }
 }

@@ -31,6 +31,8 @@ pub(crate) struct Progress {
     pub(crate) failure: Option<StorageError>,
     /// When the save or look that is under way began, or last began to wait for the write lock.
     begun: Option<Instant>,
+    /// What is wrong although saves succeed.
+    lasting: Option<StorageError>,
     /// When changes were last saved; `None` before the first since the start.
     pub(crate) saved: Option<SystemTime>,
 }
@@ -50,9 +52,10 @@ impl StorageStatus {
         if let Some(failure) = now.failure {
             return Some(format!("{FAILED}: {failure}"));
         }
-        now.begun
-            .is_some_and(|begun| begun.elapsed() > HANG_TIME)
-            .then(|| format!("the storage has not answered for {} s", HANG_TIME.as_secs()))
+        let hangs = now.begun.is_some_and(|begun| begun.elapsed() > HANG_TIME);
+        let hangs =
+            hangs.then(|| format!("the storage has not answered for {} s", HANG_TIME.as_secs()));
+        hangs.or(now.lasting.map(|lasting| lasting.to_string()))
     }
 
     /// How long the save or look that is under way has taken; zero if none is.
@@ -84,6 +87,13 @@ impl StorageStatus {
         }
         log_change(Level::Error, FAILED, before.as_ref(), failure, "changes are saved again");
         result
+    }
+
+    /// Notes what is wrong although saves succeed.
+    pub(crate) fn note_lasting(&self, lasting: Option<StorageError>) {
+        let before = replace(&mut self.lock().lasting, lasting.clone());
+        let failed = "changes are saved, but not for ever";
+        log_change(Level::Error, failed, before.as_ref(), lasting.as_ref(), "all is well again");
     }
 
     pub(crate) fn note_saved(&self) {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use super::engine::{Begun, Newer};
+use super::engine::{Begun, Commit, Newer, Save, Written};
 use super::{
     Change, ChangeListener, ColorList, Deliver, Engine, Outcome, SharedList, Storage, StorageError,
     StorageStatus, Store,
@@ -26,11 +26,17 @@ const COMMIT_TIME: Duration = Duration::from_millis(50);
 
 /// What the store sends to the writer.
 pub(crate) enum WriterMessage {
-    Change(Change, Deliver),
+    /// A change, and when it came.
+    Change(Change, Deliver, Instant),
+    /// Others may have changed the list.
+    Look,
     /// Save the changes that came before, and close the storage. The sender gets what
     /// [`Engine::close`] has returned.
     Close(Sender<Result<(), String>>),
 }
+
+/// A change that waits for its save, and when it came.
+type QueuedChange = (Change, Deliver, Instant);
 
 /// Saves changes, on a thread of its own.
 pub(crate) struct Writer {
@@ -73,22 +79,24 @@ impl Writer {
             if unsaved.is_empty() {
                 match self.messages.recv_timeout(LOOK_INTERVAL) {
                     Ok(message) => first = Some(message),
-                    Err(RecvTimeoutError::Timeout) => {
-                        self.look_or_retry();
-                        continue;
-                    }
+                    Err(RecvTimeoutError::Timeout) => first = Some(WriterMessage::Look),
                     Err(RecvTimeoutError::Disconnected) => break,
                 }
             }
             for message in first.into_iter().chain(self.messages.try_iter()) {
                 match message {
-                    WriterMessage::Change(change, deliver) => unsaved.push((change, deliver)),
+                    WriterMessage::Change(change, deliver, came) => {
+                        unsaved.push((change, deliver, came));
+                    }
+                    WriterMessage::Look => {}
                     WriterMessage::Close(sender) => closed = Some(sender),
                 }
             }
-            if !unsaved.is_empty() {
+            if unsaved.is_empty() && closed.is_none() {
+                self.look_or_retry();
+            } else if !unsaved.is_empty() {
                 let outcomes = self.save(&unsaved);
-                for ((_, deliver), outcome) in unsaved.drain(..outcomes.len()).zip(outcomes) {
+                for ((_, deliver, _), outcome) in unsaved.drain(..outcomes.len()).zip(outcomes) {
                     deliver(outcome);
                 }
             }
@@ -110,14 +118,13 @@ impl Writer {
         if let Ok(found) = status.supervise(|| self.engine.read_if_changed(&known)) {
             self.publish(found);
         }
+        self.status.note_lasting(self.engine.fault());
     }
 
     /// Begins a save, and publishes what others have committed.
-    fn begin(&mut self) -> Result<(), StorageError> {
-        let has_failed = self.status.now().failure.is_some();
-        let since = Instant::now();
+    fn begin(&mut self, save: &Save) -> Result<(), StorageError> {
         loop {
-            match self.engine.begin(&self.list.version(), has_failed, since)? {
+            match self.engine.begin(&self.list.version(), save)? {
                 Begun::Ready(newer) => {
                     self.publish(newer);
                     return Ok(());
@@ -137,52 +144,76 @@ impl Writer {
     }
 
     /// Saves changes in one commit, and returns their outcomes. If the changes take long, saves
-    /// only the first of them. If the save fails, all fail but those that change nothing. If it
-    /// panics, all fail.
-    fn save(&mut self, changes: &[(Change, Deliver)]) -> Vec<Result<Outcome, StorageError>> {
+    /// only the first of them. If the save fails, all fail but those that change nothing, where
+    /// nobody else can have changed the list. If it panics, all fail.
+    fn save(&mut self, changes: &[QueuedChange]) -> Vec<Result<Outcome, StorageError>> {
         let status = Arc::clone(&self.status);
         let saved = status.supervise(|| self.try_save(changes));
         self.engine.roll_back();
+        self.status.note_lasting(self.engine.fault());
         match saved {
             Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
-            // To decide the changes again, as below, could panic once more.
-            Err(StorageError::Panicked) => vec![Err(StorageError::Panicked); changes.len()],
-            Err(error) => {
+            Err(error @ StorageError::Sqlite(_)) => {
                 let version = self.list.version();
-                let outcomes = changes.iter().map(|(change, _)| match change.decide(&version) {
+                let outcomes = changes.iter().map(|(change, ..)| match change.decide(&version) {
                     (outcome, edits) if edits.is_empty() => Ok(outcome),
                     _ => Err(error.clone()),
                 });
                 outcomes.collect()
             }
+            // After a panic, to decide the changes again could panic once more.
+            Err(error) => vec![Err(error); changes.len()],
         }
     }
 
     /// Makes changes, commits them, and publishes the list. If that fails, publishes none of them.
-    fn try_save(&mut self, changes: &[(Change, Deliver)]) -> Result<Vec<Outcome>, StorageError> {
-        self.begin()?;
+    fn try_save(&mut self, changes: &[QueuedChange]) -> Result<Vec<Outcome>, StorageError> {
+        let has_failed = self.status.now().failure.is_some();
+        let oldest = changes.first().map(|(.., came)| *came);
+        let save = Save { has_failed, begun: Instant::now(), oldest };
+        loop {
+            self.begin(&save)?;
+            if let Some(outcomes) = self.try_commit(changes)? {
+                return Ok(outcomes);
+            }
+            self.engine.roll_back();
+        }
+    }
+
+    /// The part of a save that is made again if others were faster: then returns `None`.
+    fn try_commit(
+        &mut self,
+        changes: &[QueuedChange],
+    ) -> Result<Option<Vec<Outcome>>, StorageError> {
         let begun = Instant::now();
         let mut version = self.list.version();
         let mut outcomes = Vec::new();
         let mut edits = Vec::new();
-        for (change, _) in changes {
+        for (change, ..) in changes {
             let (mut outcome, made) = change.decide(&version);
-            self.engine.write(&made)?;
-            made.iter().for_each(|edit| drop(version.apply(edit)));
-            edits.extend(made);
-            outcome.set_list(&version);
+            match self.engine.write(&made, &version)? {
+                Written::Yes => {
+                    made.iter().for_each(|edit| drop(version.apply(edit)));
+                    edits.extend(made);
+                    outcome.set_list(&version);
+                }
+                Written::NextCommit => break,
+                Written::TooLong => outcome = Outcome::TooLong,
+            }
             outcomes.push(outcome);
             if begun.elapsed() > COMMIT_TIME {
                 break;
             }
         }
-        self.engine.commit()?;
+        if let Commit::Outrun = self.engine.commit(&version)? {
+            return Ok(None);
+        }
         if !edits.is_empty() {
             self.status.metrics.durations.observe(begun.elapsed());
             self.list.publish(version, &edits);
             self.status.note_saved();
         }
-        Ok(outcomes)
+        Ok(Some(outcomes))
     }
 }
 

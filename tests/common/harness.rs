@@ -16,6 +16,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::common::client::{Client, Response};
+use crate::common::etcd::Etcd;
 use crate::common::process::sockets_of;
 
 /// The colors that the service starts with by default.
@@ -35,6 +36,8 @@ pub(crate) struct Server {
     reader: Option<JoinHandle<()>>,
     /// Where its list is, if that is to go with it.
     scratch: Option<Scratch>,
+    /// The same for a list in etcd.
+    etcd: Option<Etcd>,
 }
 
 /// Names the program to test in place of the one that cargo has built: a binary, or a script that
@@ -150,9 +153,20 @@ impl Server {
         (scratch, file, server)
     }
 
-    /// Two services with these colors: one that has them in memory, and one that keeps them.
-    pub(crate) fn of_both_kinds(seed: &str) -> [Self; 2] {
-        [Self::with_seed(seed, &[]), Self::durable(seed, &[])]
+    /// Services with these colors: one that has them in memory, and one with a database.
+    pub(crate) fn of_both_kinds(seed: &str) -> Vec<Self> {
+        vec![Self::with_seed(seed, &[]), Self::durable(seed, &[])]
+    }
+
+    /// The same, and one that keeps them in etcd, if that is installed.
+    pub(crate) fn of_all_kinds(seed: &str) -> Vec<Self> {
+        let mut servers = Self::of_both_kinds(seed);
+        if let Some(etcd) = Etcd::start(1) {
+            let mut server = Self::with_data(seed, &etcd.url("colors"), &[]);
+            server.etcd = Some(etcd);
+            servers.push(server);
+        }
+        servers
     }
 
     /// Sends SIGTERM, and waits until the end has begun: idle connections are closed then.
@@ -207,7 +221,7 @@ impl Server {
             }
         });
         let own_sockets = sockets_of(child.id());
-        Self { child, address, own_sockets, log, reader: Some(reader), scratch: None }
+        Self { child, address, own_sockets, log, reader: Some(reader), scratch: None, etcd: None }
     }
 
     pub(crate) fn connect(&self) -> Client {

@@ -5,7 +5,7 @@ use crate::common::harness::{SEED, Server};
 
 #[test]
 fn head_is_get_without_content() {
-    for server in Server::of_both_kinds(SEED) {
+    for server in Server::of_all_kinds(SEED) {
         for target in ["/colors", "/colors/red", "/colors/no", "/nowhere", "/colors/%", "/", "/?x"]
         {
             let mut client = server.connect();
@@ -23,7 +23,7 @@ fn head_is_get_without_content() {
 
 #[test]
 fn a_create_says_where_the_color_is() {
-    for server in Server::of_both_kinds("[]") {
+    for server in Server::of_all_kinds("[]") {
         let made = server.ask("POST", "/colors", r##"{"value":"#111","name":"a b/ü"}"##);
         assert_eq!(made.field("location"), Some("/colors/a%20b%2F%C3%BC"));
         assert_eq!(server.ask("GET", "/colors/a%20b%2F%C3%BC", "").content, made.content);

@@ -7,6 +7,7 @@ mod data_file;
 mod database_files;
 mod dump_and_check;
 mod durable;
+mod etcd;
 mod failing_disk;
 mod first_start;
 mod follow_recipes;

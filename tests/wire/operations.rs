@@ -114,7 +114,7 @@ fn check(mut ask: impl FnMut(&str, &str, &str) -> (u16, String, String)) {
 
 #[test]
 fn the_service_answers_as_specified() {
-    for server in Server::of_both_kinds(SEED) {
+    for server in Server::of_all_kinds(SEED) {
         check(|method, target, content| {
             let response = server.ask(method, target, content);
             let media_type = response.field("content-type").unwrap_or_default().to_owned();

@@ -22,7 +22,7 @@ fn list_of(colors: impl IntoIterator<Item = (usize, usize)>) -> String {
 
 #[test]
 fn the_list_is_what_was_sent_in_order_with_duplicates_and_without_further_fields() {
-    for server in Server::of_both_kinds(LIST) {
+    for server in Server::of_all_kinds(LIST) {
         let mut client = server.connect();
         for (content, list) in [
             (

@@ -51,7 +51,7 @@ fn expect_end(response: &Response, status: u16) {
 
 #[test]
 fn a_read_waits_until_it_would_be_answered_otherwise() {
-    for server in Server::of_both_kinds(r##"[{"name":"lamp","value":"#111"}]"##) {
+    for server in Server::of_all_kinds(r##"[{"name":"lamp","value":"#111"}]"##) {
         for (target, method, change, status) in [
             ("/colors/lamp", "GET", ("PUT", "/colors/lamp", r#"{"value":"1"}"#), 200),
             ("/colors/lamp", "HEAD", ("PUT", "/colors/lamp", r#"{"value":"2"}"#), 200),
@@ -210,7 +210,7 @@ fn a_list_that_takes_long_to_make_is_told_to_all_who_wait_for_it() {
 #[test]
 fn who_follows_a_color_misses_nothing_however_many_write() {
     const CHANGES: usize = 300;
-    for server in Server::of_both_kinds(r#"[{"name":"a","value":""},{"name":"b","value":""}]"#) {
+    for server in Server::of_all_kinds(r#"[{"name":"a","value":""},{"name":"b","value":""}]"#) {
         let seen = AtomicUsize::new(0);
         thread::scope(|scope| {
             for target in ["/colors/a", "/colors/b", "/colors/a", "/colors/b", "/colors"] {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::open_database::{BUSY_TIME, TRY_TIME};
 use super::{Database, DatabaseError};
-use crate::store::engine::{Begun, Engine, Newer, StorageError};
+use crate::store::engine::{Begun, Commit, Engine, Newer, Save, StorageError, Written};
 use crate::store::{ColorList, Edit};
 
 /// Shortest time between two warnings that another program has changed the list, since a program
@@ -41,14 +41,9 @@ impl SqliteEngine {
 impl Engine for SqliteEngine {
     /// Waits about [`BUSY_TIME`] for the write lock, then fails with `Busy`. Other programs may
     /// take the lock again and again, so what they commit is returned after each [`TRY_TIME`].
-    fn begin(
-        &mut self,
-        known: &ColorList,
-        has_failed: bool,
-        since: Instant,
-    ) -> Result<Begun, StorageError> {
-        match self.database.begin(known, has_failed) {
-            Err(DatabaseError::Busy) if since.elapsed() + TRY_TIME < BUSY_TIME => {
+    fn begin(&mut self, known: &ColorList, save: &Save) -> Result<Begun, StorageError> {
+        match self.database.begin(known, save.has_failed) {
+            Err(DatabaseError::Busy) if save.begun.elapsed() + TRY_TIME < BUSY_TIME => {
                 // The failed try may have got the write lock, and failed on another lock.
                 self.database.roll_back();
                 match self.read_if_changed(known) {
@@ -68,12 +63,15 @@ impl Engine for SqliteEngine {
         Ok(self.newer(known, found))
     }
 
-    fn write(&mut self, edits: &[Edit]) -> Result<(), StorageError> {
-        Ok(edits.iter().try_for_each(|edit| self.database.write(edit))?)
+    fn write(&mut self, edits: &[Edit], _: &ColorList) -> Result<Written, StorageError> {
+        edits.iter().try_for_each(|edit| self.database.write(edit))?;
+        Ok(Written::Yes)
     }
 
-    fn commit(&mut self) -> Result<(), StorageError> {
-        Ok(self.database.commit()?)
+    /// Nobody is faster: the save has the write lock.
+    fn commit(&mut self, _: &ColorList) -> Result<Commit, StorageError> {
+        self.database.commit()?;
+        Ok(Commit::Done)
     }
 
     fn roll_back(&mut self) {

@@ -1,0 +1,53 @@
+//! The list in etcd, shared by any number of services. A commit is on the disks of a majority of
+//! etcd's members before anybody sees it. Knows nothing of requests to the service.
+//!
+//! | question | file |
+//! |---|---|
+//! | how is a commit made, and what is certain after a failure? | `etcd_engine` |
+//! | which list is at which position of the log? | `position` |
+//! | what do the values in etcd look like? | `format` |
+//! | how are other services' commits noticed at once? | `watch` |
+//! | how is a transaction asked of one member after the other? | `gateway` |
+//! | why can etcd not be used? | `error` |
+//!
+//! # Keys
+//!
+//! KEY is that of `--data etcd://HOST:PORT/KEY`.
+//!
+//! - `KEY/log/N`, N in 16 hexadecimal digits: the edits of one commit, and the random id of the
+//!   attempt that has made it. The numbers are dense: each commit adds the next one.
+//! - `KEY/list`: a snapshot, which is the whole list as it was after entry N.
+//!
+//! A start reads the snapshot, and the entries behind it. The log has the entries since the snapshot
+//! before the last one, so that who asks late for the outcome of a commit still finds it. etcd keeps
+//! every value that a key ever had until it is told to compact, which the service that puts a
+//! snapshot does. Compaction is for all keys: nothing else can share an etcd.
+//!
+//! # Transactions
+//!
+//! Whoever knows the list up to entry N commits by one transaction: if entry N still has the
+//! revision that is known and there is no entry N+1, put entry N+1. Otherwise it reads what is there
+//! from entry N on. So of several services one is first, and the others get what they have missed,
+//! decide again, and try again. Both conditions are needed: who is far behind finds no entry N+1
+//! either, once the log was cut.
+//!
+//! - **A lost answer.** The same transaction is sent again, to any member. If it is refused, the id
+//!   in entry N+1 says whether the first one had succeeded. If no member answers in time, the
+//!   change may be in the list, now or later. Later is over when there is any entry N+1, so the
+//!   next save first puts an empty one.
+//! - **A refusal** (404, 412) or a change that changes nothing is a transaction that puts nothing:
+//!   the list is the newest one, and not only the newest that is known here.
+//! - **A snapshot** is a commit without edits that also puts `KEY/list` and deletes the entries
+//!   before the snapshot of before.
+//! - **The first start** puts snapshot and entry 0 if there is no `KEY/list`.
+
+mod error;
+mod etcd_engine;
+mod format;
+mod gateway;
+mod position;
+mod watch;
+
+pub(crate) use error::EtcdError;
+pub(crate) use etcd_engine::{EtcdEngine, read};
+pub(crate) use watch::Watch;

@@ -1,0 +1,92 @@
+//! Why etcd cannot be used. Each text names etcd.
+
+use std::fmt;
+
+/// `Display` is for the operator, clients get [`EtcdError::for_clients`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum EtcdError {
+    /// When no member does what it is asked in time. `reason`: why not. `may_be_there`: a member
+    /// may have done it, or may do it later, without an answer.
+    Unavailable { reason: String, may_be_there: bool },
+    /// When the answer to a commit was lost, and the log has been cut since.
+    OutcomeLost,
+    /// When etcd's database has reached its quota (<https://etcd.io/docs/v3.4/op-guide/maintenance>).
+    NoSpace,
+    /// When a request is longer than etcd takes.
+    TooLong,
+    /// When etcd refuses a request for another reason, which is here.
+    Refused(String),
+    /// When the list would be longer than a snapshot can be. Has that length in bytes.
+    ListTooLong(usize),
+    /// When the log cannot be cut, since no snapshot can be put. Has the reason.
+    NoSnapshot(String),
+    /// When there is no list at the key.
+    Missing,
+    /// When a key has the format of a later program.
+    Newer,
+    /// When a key does not have what the service puts there. Has the key.
+    Malformed(String),
+}
+
+impl EtcdError {
+    /// What clients learn: a cause without details, and whether the change may be there after all.
+    pub(crate) fn for_clients(&self) -> &'static str {
+        match self {
+            Self::Unavailable { may_be_there: false, .. } => "etcd does not answer",
+            Self::Unavailable { .. } => "etcd does not answer, and the change may be in the list",
+            Self::OutcomeLost => "etcd did not answer in time, and the change may be in the list",
+            Self::NoSpace => "etcd has no room",
+            Self::TooLong | Self::Refused(_) => "etcd refuses it",
+            Self::ListTooLong(_) | Self::NoSnapshot(_) => "etcd takes no list of this length",
+            Self::Missing | Self::Newer | Self::Malformed(_) => {
+                "what etcd has in place of the list cannot be used"
+            }
+        }
+    }
+}
+
+impl fmt::Display for EtcdError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unavailable { reason, may_be_there } => {
+                let doubt = if *may_be_there { "; the last change may be in the list" } else { "" };
+                write!(f, "etcd does not answer: {reason}{doubt}")
+            }
+            Self::OutcomeLost => f.write_str(
+                "etcd did not answer in time, and its log was cut meanwhile: the last change may \
+                 be in the list",
+            ),
+            Self::NoSpace => f.write_str(
+                "etcd has no room: compact and defragment it, raise --quota-backend-bytes if that \
+                 is not enough, and then run etcdctl alarm disarm",
+            ),
+            Self::TooLong => f.write_str(
+                "etcd takes no request of this length; start it with --max-request-bytes=1572864 \
+                 or more",
+            ),
+            Self::Refused(reason) => write!(f, "etcd refuses requests: {reason}"),
+            Self::ListTooLong(bytes) => {
+                write!(
+                    f,
+                    "etcd takes lists of at most some {bytes} bytes; start with a shorter one"
+                )
+            }
+            Self::NoSnapshot(reason) => {
+                write!(f, "etcd's log of changes grows, since no snapshot can be saved: {reason}")
+            }
+            Self::Missing => f.write_str(
+                "etcd has no list there; a start without --read-only, --check and --dump makes it \
+                 from the seed",
+            ),
+            Self::Newer => f.write_str(
+                "a newer version of colors has saved the list in etcd; install that one, or name \
+                 another key with --data",
+            ),
+            Self::Malformed(key) => write!(
+                f,
+                "{key} in etcd is not what colors puts there; delete what else was put below the \
+                 key, or restore a backup of etcd"
+            ),
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! The values of the two kinds of keys, in JSON, and which keys these are. Knows no requests.
+
+use std::io::Write as _;
+
+use imbl::OrdMap;
+use serde::Deserialize;
+
+use super::EtcdError;
+use crate::store::{Color, ColorList, Edit};
+
+/// The format of both values. A later program may have a higher one, and a value that this one
+/// cannot read.
+const FORMAT: u32 = 1;
+
+/// Bytes that a color has in a value besides its JSON: its id and what separates it from the next.
+const BYTES_PER_COLOR: usize = 24;
+
+/// Names the keys of one list.
+#[derive(Clone)]
+pub(super) struct Keys(pub(super) String);
+
+impl Keys {
+    pub(super) fn list(&self) -> String {
+        format!("{}/list", self.0)
+    }
+
+    pub(super) fn entry(&self, number: u64) -> String {
+        format!("{}/log/{number:016x}", self.0)
+    }
+
+    /// The key behind all entries: `0` comes after `/`.
+    pub(super) fn log_end(&self) -> String {
+        format!("{}/log0", self.0)
+    }
+
+    /// The number of an entry.
+    pub(super) fn number(&self, key: &[u8]) -> Option<u64> {
+        let key = str::from_utf8(key).ok()?;
+        let number = u64::from_str_radix(key.rsplit_once('/')?.1, 16).ok()?;
+        (self.entry(number) == key).then_some(number)
+    }
+}
+
+/// The value of an entry.
+#[derive(Deserialize)]
+pub(super) struct Entry {
+    /// Which attempt has put it.
+    pub(super) id: String,
+    /// Whether a snapshot was put with it.
+    pub(super) is_snapshot: bool,
+    edits: Vec<WrittenEdit>,
+}
+
+/// An edit as it is written. Which one it is depends on the list.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum WrittenEdit {
+    Remove((i64,)),
+    /// An update if the list has the id, or else an append.
+    Put(i64, Color),
+    ReplaceAll {
+        list: Vec<(i64, Color)>,
+    },
+}
+
+#[derive(Deserialize)]
+struct Snapshot {
+    number: u64,
+    colors: Vec<(i64, Color)>,
+}
+
+/// Reads a value. `key`: for the error.
+fn read<'a, T: Deserialize<'a>>(key: &str, value: &'a [u8]) -> Result<T, EtcdError> {
+    #[derive(Deserialize)]
+    struct Version {
+        format: u32,
+    }
+    let malformed = |_| EtcdError::Malformed(key.to_owned());
+    let Version { format } = serde_json::from_slice(value).map_err(malformed)?;
+    if format > FORMAT {
+        return Err(EtcdError::Newer);
+    }
+    serde_json::from_slice(value).map_err(malformed)
+}
+
+/// Reads a snapshot: the number of its entry, and the list.
+pub(super) fn read_snapshot(key: &str, value: &[u8]) -> Result<(u64, ColorList), EtcdError> {
+    let Snapshot { number, colors } = read(key, value)?;
+    Ok((number, ColorList::with_ids(colors.into_iter().collect())))
+}
+
+pub(super) fn write_snapshot(number: u64, list: &ColorList) -> Vec<u8> {
+    let mut value = format!(r#"{{"format":{FORMAT},"number":{number},"colors":"#).into_bytes();
+    write_colors(&mut value, list);
+    value.push(b'}');
+    value
+}
+
+fn write_colors(value: &mut Vec<u8>, list: &ColorList) {
+    value.push(b'[');
+    for (place, (id, color)) in list.iter().enumerate() {
+        if place > 0 {
+            value.push(b',');
+        }
+        write_color(value, id, color);
+    }
+    value.push(b']');
+}
+
+fn write_color(value: &mut Vec<u8>, id: i64, color: &Color) {
+    write!(value, "[{id},").expect("a Vec takes every byte");
+    value.extend_from_slice(color.json_in_list());
+    value.push(b']');
+}
+
+/// Appends edits to those of an entry.
+pub(super) fn write_edits(value: &mut Vec<u8>, edits: &[Edit]) {
+    for edit in edits {
+        if !value.is_empty() {
+            value.push(b',');
+        }
+        match edit {
+            Edit::Append(id, color) | Edit::Update(id, color) => write_color(value, *id, color),
+            Edit::Remove(id, _) => write!(value, "[{id}]").expect("a Vec takes every byte"),
+            Edit::ReplaceAll(list) => {
+                value.extend_from_slice(br#"{"list":"#);
+                write_colors(value, list);
+                value.push(b'}');
+            }
+        }
+    }
+}
+
+/// The value of an entry. `edits`: by [`write_edits`].
+pub(super) fn write_entry(id: &str, is_snapshot: bool, edits: &[u8]) -> Vec<u8> {
+    let begin = format!(r#"{{"format":{FORMAT},"id":"{id}","is_snapshot":{is_snapshot},"edits":["#);
+    [begin.as_bytes(), edits, b"]}"].concat()
+}
+
+/// The most bytes that a snapshot of a list has.
+pub(super) fn snapshot_bytes(list: &ColorList) -> usize {
+    list.envelope_len() + BYTES_PER_COLOR * list.len()
+}
+
+/// The same for the list after these edits.
+pub(super) fn snapshot_bytes_after(list: &ColorList, edits: &[Edit]) -> usize {
+    let bytes = |color: &Color| color.json_len() + BYTES_PER_COLOR + 1;
+    let bytes_of = |id: &i64| list.get(*id).map_or(0, bytes);
+    edits.iter().fold(snapshot_bytes(list), |sum, edit| match edit {
+        Edit::Append(_, color) => sum + bytes(color),
+        Edit::Update(id, color) => (sum + bytes(color)).saturating_sub(bytes_of(id)),
+        Edit::Remove(id, _) => sum.saturating_sub(bytes_of(id)),
+        Edit::ReplaceAll(list) => snapshot_bytes(list),
+    })
+}
+
+impl Entry {
+    pub(super) fn read(key: &str, value: &[u8]) -> Result<Self, EtcdError> {
+        read(key, value)
+    }
+
+    /// Applies the edits to a list, and returns them. `None` if they do not fit the list, which is
+    /// then to be dropped.
+    pub(super) fn apply(self, list: &mut ColorList) -> Option<Vec<Edit>> {
+        let apply = |edit| {
+            let edit = match edit {
+                WrittenEdit::Remove((id,)) => Edit::Remove(id, list.get(id)?.clone()),
+                WrittenEdit::Put(id, color) => match list.get(id) {
+                    Some(known) if known.name() == color.name() => Edit::Update(id, color),
+                    None if list.next_id().is_some_and(|next| id >= next) => {
+                        Edit::Append(id, color)
+                    }
+                    _ => return None,
+                },
+                WrittenEdit::ReplaceAll { list } => {
+                    let colors: OrdMap<i64, Color> = list.into_iter().collect();
+                    Edit::ReplaceAll(ColorList::with_ids(colors))
+                }
+            };
+            list.apply(&edit);
+            Some(edit)
+        };
+        self.edits.into_iter().map(apply).collect()
+    }
+}

@@ -1,0 +1,331 @@
+//! Asks etcd by its JSON gateway (<https://etcd.io/docs/v3.4/dev-guide/api_grpc_gateway>): one
+//! member after the other until one answers. Knows no lists.
+//!
+//! In this JSON, keys and values are in base64, 64-bit numbers are strings, and fields that are
+//! zero are left out.
+
+use std::io::BufReader;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Value, json};
+use ureq::http::Response;
+use ureq::{Agent, Body, Error, Timeout};
+
+use super::EtcdError;
+
+/// Longest time for each step of a request: to connect, to send, to get the head of the answer, and
+/// to get its content. A member that takes longer may be stopped, and another one is asked.
+pub(super) const STEP_TIME: Duration = Duration::from_secs(1);
+
+/// The pause after all members were asked in vain.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Longest answer: a page of entries in base64, of which a log has no more than some 10 MiB.
+const ANSWER_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+/// Asks the members of etcd. A clone asks the same member first.
+#[derive(Clone)]
+pub(super) struct Gateway {
+    agent: Agent,
+    /// HOST:PORT of each member.
+    members: Arc<[String]>,
+    /// Counts failures: the member to ask next is this one, modulo their number.
+    failures: Arc<AtomicUsize>,
+}
+
+/// A transaction: what to do if all comparisons hold, and what if not. It is a linearizable read if
+/// it puts and deletes nothing.
+#[derive(Default, Serialize)]
+pub(super) struct Transaction {
+    pub(super) compare: Vec<Value>,
+    pub(super) success: Vec<Value>,
+    pub(super) failure: Vec<Value>,
+}
+
+/// The answer to a [`Transaction`].
+#[derive(Deserialize)]
+pub(super) struct Answer {
+    header: Header,
+    /// Whether all comparisons held.
+    #[serde(default)]
+    pub(super) succeeded: bool,
+    #[serde(default)]
+    responses: Vec<OperationAnswer>,
+    /// Whether the same transaction was sent before this, without an answer.
+    #[serde(skip)]
+    pub(super) was_in_doubt: bool,
+}
+
+#[derive(Deserialize)]
+struct Header {
+    #[serde(deserialize_with = "number")]
+    revision: i64,
+}
+
+#[derive(Deserialize)]
+struct OperationAnswer {
+    response_range: Option<RangeAnswer>,
+}
+
+#[derive(Deserialize)]
+struct RangeAnswer {
+    #[serde(default)]
+    kvs: Vec<KeyValue>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct KeyValue {
+    #[serde(deserialize_with = "bytes")]
+    pub(super) key: Vec<u8>,
+    /// The revision of etcd in which the value was put.
+    #[serde(deserialize_with = "number")]
+    pub(super) mod_revision: i64,
+    #[serde(default, deserialize_with = "bytes")]
+    pub(super) value: Vec<u8>,
+}
+
+fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
+    String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+}
+
+fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+    STANDARD.decode(String::deserialize(deserializer)?).map_err(D::Error::custom)
+}
+
+fn base64(bytes: impl AsRef<[u8]>) -> String {
+    STANDARD.encode(bytes)
+}
+
+/// Holds if the key has the value that was put in this revision. Revision 0: if it is absent.
+pub(super) fn has_revision(key: &str, revision: i64) -> Value {
+    json!({"key": base64(key), "target": "MOD", "mod_revision": revision.to_string()})
+}
+
+pub(super) fn put(key: &str, value: &[u8]) -> Value {
+    json!({"request_put": {"key": base64(key), "value": base64(value)}})
+}
+
+/// Deletes all keys from one to before another.
+pub(super) fn delete(from: &str, to: &str) -> Value {
+    json!({"request_delete_range": {"key": base64(from), "range_end": base64(to)}})
+}
+
+pub(super) fn get(key: &str) -> Value {
+    json!({"request_range": {"key": base64(key)}})
+}
+
+/// Reads so many keys from one to before another.
+pub(super) fn get_range(from: &str, to: &str, limit: usize) -> Value {
+    json!({"request_range":
+        {"key": base64(from), "range_end": base64(to), "limit": limit.to_string()}})
+}
+
+/// Why there is no answer of one member.
+enum Failure {
+    /// The member has not done what it was asked, and will not.
+    NotDone(String),
+    /// It may have done it, or may do it later.
+    MayBeDone(String),
+    /// No member will do it. What this one was asked was not done.
+    Final(EtcdError),
+}
+
+impl Answer {
+    /// The revision in which the transaction was made.
+    pub(super) fn revision(&self) -> i64 {
+        self.header.revision
+    }
+
+    /// What a read that was the only operation has found.
+    pub(super) fn into_found(self) -> Option<Vec<KeyValue>> {
+        Some(self.responses.into_iter().next()?.response_range?.kvs)
+    }
+}
+
+impl Gateway {
+    pub(super) fn new(members: &[String]) -> Self {
+        let config = Agent::config_builder()
+            // Ignores the variables of the environment for proxies.
+            .proxy(None)
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            // With a time-out for finding the host, or one for all, ureq would start a thread for
+            // each request.
+            .timeout_connect(Some(STEP_TIME))
+            .timeout_send_request(Some(STEP_TIME))
+            .timeout_send_body(Some(STEP_TIME))
+            .build();
+        Self { agent: config.into(), members: members.into(), failures: Arc::default() }
+    }
+
+    fn member(&self) -> &str {
+        &self.members[self.failures.load(Relaxed) % self.members.len()]
+    }
+
+    /// Has another member asked next, after this one has failed.
+    pub(super) fn note_failure(&self) {
+        self.failures.fetch_add(1, Relaxed);
+    }
+
+    /// Has a transaction made. Sends it again, to one member after the other, until one answers or
+    /// the deadline has passed. So it may be made twice, unless its comparisons prevent that.
+    pub(super) fn ask(
+        &self,
+        transaction: &Transaction,
+        deadline: Instant,
+    ) -> Result<Answer, EtcdError> {
+        let is_read =
+            transaction.success.iter().all(|operation| operation.get("request_range").is_some());
+        let request = serde_json::to_vec(transaction).expect("it is made of strings");
+        let mut reasons = vec![String::new(); self.members.len()];
+        let mut may_be_done = false;
+        for tries in 1.. {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let time = STEP_TIME.min(left.max(STEP_TIME / 4));
+            let member = self.failures.load(Relaxed) % self.members.len();
+            let failure = match self.post::<Answer>("kv/txn", &request, time) {
+                Ok(answer) => return Ok(Answer { was_in_doubt: may_be_done, ..answer }),
+                Err(Failure::Final(error)) if !may_be_done => return Err(error),
+                Err(Failure::Final(error)) => Failure::NotDone(error.to_string()),
+                Err(failure) => failure,
+            };
+            self.note_failure();
+            reasons[member] = match failure {
+                Failure::NotDone(reason) => reason,
+                Failure::MayBeDone(reason) => {
+                    may_be_done = !is_read;
+                    reason
+                }
+                Failure::Final(error) => error.to_string(),
+            };
+            if tries % self.members.len() == 0 {
+                sleep(PAUSE);
+            }
+            if Instant::now() >= deadline {
+                break;
+            }
+        }
+        Err(EtcdError::Unavailable { reason: self.explain(&reasons), may_be_there: may_be_done })
+    }
+
+    /// Why no member has answered: that they have no leader, or else what each has answered.
+    fn explain(&self, reasons: &[String]) -> String {
+        #[derive(Deserialize)]
+        struct Status {
+            /// 0, and so left out, if there is none.
+            leader: Option<String>,
+            #[serde(rename = "version")]
+            _version: String,
+        }
+        for _ in 0..self.members.len() {
+            match self.post::<Status>("maintenance/status", b"{}", STEP_TIME / 4) {
+                Ok(Status { leader: None, .. }) => {
+                    return "it has no leader, since most of its members do not answer".to_owned();
+                }
+                _ => self.note_failure(),
+            }
+        }
+        let said = self.members.iter().zip(reasons).filter(|(_, reason)| !reason.is_empty());
+        let said = said.map(|(member, reason)| format!("{member} {reason}"));
+        said.collect::<Vec<_>>().join(", ")
+    }
+
+    /// Has etcd forget all values that have been replaced or deleted before this revision.
+    pub(super) fn compact(&self, revision: i64) {
+        let request = json!({"revision": revision.to_string()}).to_string();
+        // If it fails, the next compaction does the same and more.
+        let _ = self.post::<Value>("kv/compaction", request.as_bytes(), STEP_TIME);
+    }
+
+    /// Begins to watch what is put from one key to before another. The answer has a line of JSON
+    /// for each message, and ends after this time at the latest.
+    pub(super) fn watch(
+        &self,
+        from: &str,
+        to: &str,
+        time: Duration,
+    ) -> Option<BufReader<impl std::io::Read + use<>>> {
+        let create = json!({"create_request": {
+            "key": base64(from), "range_end": base64(to), "filters": ["NODELETE"]}});
+        let response = self.send("watch", create.to_string().as_bytes(), STEP_TIME, time).ok()?;
+        (response.status() == 200).then(|| BufReader::new(response.into_body().into_reader()))
+    }
+
+    fn send(
+        &self,
+        call: &str,
+        request: &[u8],
+        head_time: Duration,
+        content_time: Duration,
+    ) -> Result<Response<Body>, Error> {
+        let post = self.agent.post(format!("http://{}/v3/{call}", self.member())).config();
+        let post = post.timeout_recv_response(Some(head_time));
+        post.timeout_recv_body(Some(content_time)).build().send(request)
+    }
+
+    /// Asks one member.
+    fn post<T: DeserializeOwned>(
+        &self,
+        call: &str,
+        request: &[u8],
+        time: Duration,
+    ) -> Result<T, Failure> {
+        let mut response = self.send(call, request, time, time).map_err(classify)?;
+        let content = response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
+        let content = content.map_err(classify)?;
+        if response.status() != 200 {
+            return Err(refusal(&content));
+        }
+        let malformed = |_| Failure::MayBeDone("answers what etcd does not".to_owned());
+        serde_json::from_slice(&content).map_err(malformed)
+    }
+}
+
+/// Why a request has no answer. Equal failures have equal texts: only a text that differs from the
+/// one before is logged.
+fn classify(error: Error) -> Failure {
+    match error {
+        Error::HostNotFound => Failure::NotDone("is not known by its name".to_owned()),
+        Error::Timeout(Timeout::Connect) => Failure::NotDone("does not answer in time".to_owned()),
+        Error::ConnectionFailed => Failure::NotDone("cannot be reached".to_owned()),
+        Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+            Failure::NotDone("refuses the connection".to_owned())
+        }
+        Error::Timeout(_) => Failure::MayBeDone("does not answer in time".to_owned()),
+        Error::Io(error) => Failure::MayBeDone(format!("broke the connection: {error}")),
+        error => {
+            log::debug!("{error}");
+            Failure::MayBeDone("answers what etcd does not".to_owned())
+        }
+    }
+}
+
+/// What an answer with an error says. The codes are those of gRPC.
+fn refusal(content: &[u8]) -> Failure {
+    #[derive(Deserialize)]
+    struct Refusal {
+        error: String,
+        code: u32,
+    }
+    let Ok(Refusal { error, code }) = serde_json::from_slice(content) else {
+        return Failure::MayBeDone("answers what etcd does not".to_owned());
+    };
+    match code {
+        // RESOURCE_EXHAUSTED stands for three things.
+        8 if error.contains("database space exceeded") => Failure::Final(EtcdError::NoSpace),
+        8 if error.contains("larger than max") => Failure::Final(EtcdError::TooLong),
+        8 => Failure::NotDone(format!("answers {error:?}")),
+        3 if error.contains("too large") => Failure::Final(EtcdError::TooLong),
+        // CANCELLED, UNKNOWN, DEADLINE_EXCEEDED, INTERNAL, UNAVAILABLE: it may have been done.
+        1 | 2 | 4 | 13 | 14 => Failure::MayBeDone(format!("answers {error:?}")),
+        _ => Failure::Final(EtcdError::Refused(error)),
+    }
+}

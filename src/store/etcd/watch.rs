@@ -1,0 +1,112 @@
+//! Watches the log in etcd, and tells the writer what other services put there. Nothing depends on
+//! it but time: without it, a look each second finds the same.
+
+use std::io::BufRead as _;
+use std::mem::take;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+
+use super::format::Keys;
+use super::gateway::{Gateway, KeyValue};
+use crate::store::Store;
+
+/// How long one request watches. A member that was cut off sends nothing, so after this time
+/// another request is made, perhaps of another member.
+const WATCH_TIME: Duration = Duration::from_secs(10);
+
+/// The pause after a watch that has ended early.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Most entries that wait for the writer, which may be waiting for etcd. Instead of more, it looks.
+const ENTRIES_MAX: usize = 1000;
+
+/// What the watch has seen, and the writer has not taken.
+#[derive(Clone, Default)]
+pub(super) struct News(Arc<Mutex<Seen>>);
+
+#[derive(Default)]
+struct Seen {
+    entries: Vec<KeyValue>,
+    /// Something may have been missed: the writer has to look.
+    is_look_due: bool,
+}
+
+impl News {
+    fn lock(&self) -> MutexGuard<'_, Seen> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what was seen, and whether a look is due.
+    pub(super) fn take(&self) -> (Vec<KeyValue>, bool) {
+        let Seen { entries, is_look_due } = take(&mut *self.lock());
+        (entries, is_look_due)
+    }
+}
+
+/// Watches on a thread of its own.
+pub(crate) struct Watch {
+    gateway: Gateway,
+    keys: Keys,
+    news: News,
+}
+
+/// A line of the answer.
+#[derive(Deserialize)]
+struct Message {
+    result: WatchResult,
+}
+
+#[derive(Deserialize)]
+struct WatchResult {
+    #[serde(default)]
+    created: bool,
+    #[serde(default)]
+    events: Vec<Event>,
+}
+
+#[derive(Deserialize)]
+struct Event {
+    kv: KeyValue,
+}
+
+impl Watch {
+    pub(super) fn new(gateway: Gateway, keys: Keys, news: News) -> Self {
+        Self { gateway, keys, news }
+    }
+
+    /// Watches until the process ends.
+    pub(crate) fn run(&self, store: &Store) {
+        loop {
+            let begun = Instant::now();
+            let (from, to) = (self.keys.entry(0), self.keys.log_end());
+            match self.gateway.watch(&from, &to, WATCH_TIME) {
+                Some(answer) => {
+                    // Ends with the time, or when the connection breaks.
+                    for line in answer.lines().map_while(Result::ok) {
+                        let Ok(Message { result }) = serde_json::from_str(&line) else { break };
+                        self.note(result);
+                        store.look();
+                    }
+                }
+                None => self.gateway.note_failure(),
+            }
+            if begun.elapsed() < WATCH_TIME {
+                sleep(PAUSE);
+            }
+        }
+    }
+
+    fn note(&self, result: WatchResult) {
+        let mut seen = self.news.lock();
+        // What was put before the watch was created is found by a look.
+        seen.is_look_due |= result.created;
+        seen.entries.extend(result.events.into_iter().map(|event| event.kv));
+        if seen.entries.len() > ENTRIES_MAX {
+            seen.entries.clear();
+            seen.is_look_due = true;
+        }
+    }
+}

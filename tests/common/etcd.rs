@@ -1,0 +1,161 @@
+//! Starts etcd: one member or several, as processes of this host.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::common::harness::{Scratch, is_installed, run, signal_child, wait_until, within};
+
+/// A running etcd; stopped when dropped.
+pub(crate) struct Etcd {
+    scratch: Scratch,
+    members: Vec<Member>,
+    arguments: Vec<String>,
+}
+
+struct Member {
+    /// Where it listens for clients, and for the other members.
+    client: SocketAddr,
+    peer: SocketAddr,
+    process: Option<Child>,
+}
+
+#[expect(dead_code, reason = "the tests of failures are to come")]
+impl Etcd {
+    /// Starts so many members; `None` if etcd is not installed.
+    pub(crate) fn start(members: usize) -> Option<Self> {
+        Self::start_with(members, &[])
+    }
+
+    /// The same with these arguments of etcd.
+    pub(crate) fn start_with(members: usize, arguments: &[&str]) -> Option<Self> {
+        if !is_installed("etcd") || !is_installed("etcdctl") {
+            return None;
+        }
+        // etcd does not say which port it got if it is told 0, so this looks for free ones. Another
+        // program may be faster, and then it looks for others.
+        for _ in 0..5 {
+            let mut etcd = Self::new(members, arguments);
+            (0..members).for_each(|member| etcd.start_member(member));
+            let is_ready = || {
+                let mut all = 0..members;
+                all.all(|member| etcd.is_healthy(member)).then_some(())
+            };
+            if within(Duration::from_secs(20), is_ready).is_some() {
+                return Some(etcd);
+            }
+        }
+        panic!("etcd does not start");
+    }
+
+    fn new(members: usize, arguments: &[&str]) -> Self {
+        let listeners: Vec<_> =
+            (0..2 * members).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let address = |number: usize| listeners[number].local_addr().unwrap();
+        let member = |number| Member {
+            client: address(2 * number),
+            peer: address(2 * number + 1),
+            process: None,
+        };
+        Self {
+            scratch: Scratch::new(),
+            members: (0..members).map(member).collect(),
+            arguments: arguments.iter().map(|argument| (*argument).to_owned()).collect(),
+        }
+    }
+
+    /// Starts a member that does not run.
+    pub(crate) fn start_member(&mut self, number: usize) {
+        let names = self.members.iter().enumerate();
+        let cluster: Vec<_> =
+            names.map(|(number, member)| format!("m{number}=http://{}", member.peer)).collect();
+        let member = &self.members[number];
+        let (client, peer) =
+            (format!("http://{}", member.client), format!("http://{}", member.peer));
+        let name = format!("m{number}");
+        let mut command = Command::new("etcd");
+        command.args(["--name", &name, "--data-dir", &self.scratch.file(&name)]);
+        command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
+        command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
+        command.args(["--initial-cluster", &cluster.join(",")]).args(&self.arguments);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        self.members[number].process = Some(command.spawn().unwrap());
+    }
+
+    fn is_healthy(&self, number: usize) -> bool {
+        let Ok(mut stream) = TcpStream::connect(self.members[number].client) else { return false };
+        let mut answer = String::new();
+        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let asked = stream.write_all(b"GET /health HTTP/1.0\r\n\r\n");
+        asked.is_ok() && stream.read_to_string(&mut answer).is_ok() && answer.contains(r#""true""#)
+    }
+
+    #[track_caller]
+    pub(crate) fn wait_until_healthy(&self, number: usize) {
+        wait_until("the member is healthy", || self.is_healthy(number));
+    }
+
+    /// Kills a member, and waits for its end.
+    pub(crate) fn kill(&mut self, number: usize) {
+        let mut process = self.members[number].process.take().expect("it runs");
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
+
+    /// Sends a signal to a member that runs.
+    pub(crate) fn signal(&self, number: usize, signal: Signal) {
+        signal_child(self.members[number].process.as_ref().expect("it runs"), signal);
+    }
+
+    pub(crate) fn member(&self, number: usize) -> SocketAddr {
+        self.members[number].client
+    }
+
+    /// The number of the member that leads.
+    pub(crate) fn leader(&self) -> usize {
+        let is_leader = |number: &usize| {
+            let endpoint = format!("--endpoints={}", self.members[*number].client);
+            let status = self.etcdctl(&[&endpoint, "endpoint", "status", "--write-out=fields"]);
+            let field = |name: &str| {
+                status.lines().find_map(|line| line.strip_prefix(&format!("\"{name}\" : ")))
+            };
+            field("MemberID").is_some() && field("MemberID") == field("Leader")
+        };
+        (0..self.members.len()).find(is_leader).expect("one of them leads")
+    }
+
+    /// What `--data` takes for a key: all members.
+    pub(crate) fn url(&self, key: &str) -> String {
+        let members: Vec<_> = self.members.iter().map(|member| member.client.to_string()).collect();
+        format!("etcd://{}/{key}", members.join(","))
+    }
+
+    /// Runs etcdctl; gives its output.
+    #[track_caller]
+    pub(crate) fn etcdctl(&self, arguments: &[&str]) -> String {
+        let (code, output, errors) = self.run(arguments);
+        assert_eq!(code, Some(0), "{arguments:?}: {errors}");
+        output
+    }
+
+    /// Runs etcdctl; gives exit code, standard output and standard error.
+    pub(crate) fn run(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
+        let mut command = Command::new("etcdctl");
+        if !arguments[0].starts_with("--endpoints") {
+            command.arg(format!("--endpoints={}", self.members[0].client));
+        }
+        run(command.args(arguments).env("ETCDCTL_API", "3"))
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        for process in self.members.iter_mut().filter_map(|member| member.process.as_mut()) {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! A list in etcd (`--data etcd://`): what services that share it see of each other, and what they
+//! say of an etcd that has no room, or something else at the key.
+
+use std::thread;
+use std::time::Duration;
+
+use crate::common::etcd::Etcd;
+use crate::common::harness::{Scratch, Server, colors, eventually, run, stored, wait_until};
+use crate::wire::waiting::wait_on;
+
+const SEED: &str = r##"[{"name":"red","value":"#f00"}]"##;
+const LIST: &str = r##"{"data":[{"name":"red","value":"#f00"}]}"##;
+
+#[track_caller]
+fn wait_for_list(server: &Server, list: &str) {
+    wait_until("the list is there", || server.list() == list);
+}
+
+/// A start that fails; gives what it says.
+#[track_caller]
+fn fail(arguments: &[&str]) -> String {
+    let (code, output, error) = run(colors(&["--listen", "127.0.0.1:0"]).args(arguments));
+    assert_eq!((code, output.as_str()), (Some(1), ""), "{error}");
+    error
+}
+
+#[test]
+fn two_first_starts_at_once_make_one_list() {
+    let Some(etcd) = Etcd::start(1) else { return };
+    for round in 0..5 {
+        let url = etcd.url(&format!("round/{round}"));
+        let seeds = ["a", "b"].map(|name| format!(r#"[{{"name":"{name}","value":""}}]"#));
+        let servers: Vec<Server> = thread::scope(|scope| {
+            let start = |seed: &String| {
+                let seed = seed.clone();
+                let url = &url;
+                scope.spawn(move || Server::with_data(&seed, url, &[]))
+            };
+            let starts = seeds.each_ref().map(start);
+            starts.into_iter().map(|start| start.join().unwrap()).collect()
+        });
+        assert_eq!(servers[0].list(), servers[1].list());
+        let made = servers.iter().filter(|server| server.log().contains("was made now")).count();
+        assert_eq!(made, 1);
+    }
+}
+
+#[test]
+fn a_change_is_told_to_who_waits_at_another_service() {
+    let Some(etcd) = Etcd::start(1) else { return };
+    let url = etcd.url("colors");
+    let one = Server::with_data(SEED, &url, &[]);
+    let other = Server::with_data("[]", &url, &["--read-only"]);
+    assert!(other.log().contains("which was there: --seed is not read"), "{}", other.log());
+    let mut list = wait_on(&other, "GET", "/colors");
+    let mut red = wait_on(&other, "GET", "/colors/red");
+    one.ask("POST", "/colors", r#"{"name":"a","value":"1"}"#).expect_status(201);
+    let changed = r##"{"data":[{"name":"red","value":"#f00"},{"name":"a","value":"1"}]}"##;
+    list.response().expect(200, changed);
+    // it waits for another color
+    red.expect_nothing_for(Duration::from_millis(50));
+    one.ask("PUT", "/colors/red", r#"{"value":"2"}"#).expect_status(200);
+    red.response().expect(200, r#"{"name":"red","value":"2"}"#);
+    other.ask("DELETE", "/colors/a", "").expect_status(405);
+    for list in ["[]", SEED] {
+        one.ask("PUT", "/colors", list).expect_status(200);
+        wait_for_list(&other, &format!("{{\"data\":{list}}}"));
+    }
+    assert_eq!(stored(&url), LIST);
+    let check = run(&mut colors(&["--check", "--data", &url]));
+    assert_eq!(check.1, format!("the options are fine: 1 color kept in {url}\n"));
+    assert!(one.ask("GET", "/health", "").content.contains(r#""saved":""#));
+    assert_eq!(one.metric("colors_saves_total"), 4.0);
+    one.stop();
+    other.stop();
+}
+
+#[test]
+fn what_another_service_has_just_changed_decides() {
+    let Some(etcd) = Etcd::start(1) else { return };
+    let url = etcd.url("colors");
+    let servers = [Server::with_data(SEED, &url, &[]), Server::with_data("[]", &url, &[])];
+    // Each request is at the service that has not made the change before.
+    let tag = servers[1].ask("GET", "/colors/red", "").field("etag").unwrap().to_owned();
+    let fields = format!("If-Match: {tag}\r\n");
+    for round in 0..200 {
+        let (one, other) = (&servers[round % 2], &servers[1 - round % 2]);
+        let color = format!("/colors/{round}");
+        one.ask_with("PUT", &color, "If-None-Match: *\r\n", r#"{"value":"1"}"#).expect_status(201);
+        other
+            .ask_with("PUT", &color, "If-None-Match: *\r\n", r#"{"value":"2"}"#)
+            .expect_status(412);
+        other.ask("PUT", &color, r#"{"value":"1"}"#).expect_status(200);
+        one.ask("DELETE", &color, "").expect_status(200);
+        other.ask("DELETE", &color, "").expect_status(404);
+        one.ask("PUT", "/colors/red", &format!(r#"{{"value":"{round}"}}"#)).expect_status(200);
+        other.ask_with("PUT", "/colors/red", &fields, r#"{"value":"0"}"#).expect_status(412);
+    }
+}
+
+#[test]
+fn the_log_is_cut_and_etcd_compacted() {
+    let Some(etcd) = Etcd::start(1) else { return };
+    let url = etcd.url("colors");
+    let servers = [Server::with_data(SEED, &url, &[]), Server::with_data("[]", &url, &[])];
+    let mut clients = servers.each_ref().map(Server::connect);
+    for number in 0..2100 {
+        let content = format!(r#"{{"value":"{number}"}}"#);
+        clients[number % 2].ask("PUT", "/colors/red", &content).expect_status(200);
+    }
+    let keys = etcd.etcdctl(&["get", "--prefix", "--keys-only", "colors/log/"]);
+    let entries = keys.split_whitespace().count();
+    assert!((1001..=1110).contains(&entries), "{entries}");
+    let (code, _, error) = etcd.run(&["get", "--rev=100", "colors/list"]);
+    assert!(code == Some(1) && error.contains("has been compacted"), "{error}");
+    let list = r#"{"data":[{"name":"red","value":"2099"}]}"#;
+    servers.iter().for_each(|server| wait_for_list(server, list));
+    assert_eq!(Server::start(&["--data", &url]).list(), list);
+}
+
+#[test]
+fn what_does_not_fit_into_etcd_is_refused_alone() {
+    let Some(etcd) = Etcd::start(1) else { return };
+    let url = etcd.url("colors");
+    let server = Server::with_data("[]", &url, &["--max-body", "4M"]);
+    let long = format!(r#"{{"name":"long","value":"{}"}}"#, "x".repeat(700_000));
+    let list = format!("[{long},{long}]");
+    let message = "the list would become longer than its storage takes";
+    server.ask("POST", "/colors", &long).expect_status(201);
+    server.ask("POST", "/colors", &long).expect_message(507, message);
+    server.ask("PUT", "/colors", &list).expect_message(507, message);
+    server.ask("POST", "/colors", r#"{"name":"a","value":"1"}"#).expect_status(201);
+    server.ask("GET", "/health", "").expect_status(200);
+    // Edits of the same color count once.
+    for value in ["y", "z"] {
+        let content = format!(r#"{{"value":"{}"}}"#, value.repeat(700_000));
+        server.ask("PUT", "/colors/long", &content).expect_status(200);
+    }
+    server.ask("PUT", "/colors", SEED).expect_status(200);
+    assert_eq!(stored(&url), LIST);
+    let scratch = Scratch::new();
+    let seed = scratch.write("seed.json", list);
+    let error = fail(&["--seed", &seed, "--data", &etcd.url("other")]);
+    assert!(error.contains("etcd takes lists of at most some 1350000 bytes"), "{error}");
+}
+
+#[test]
+fn an_etcd_without_room_refuses_changes_until_there_is_some() {
+    let Some(etcd) = Etcd::start_with(1, &["--quota-backend-bytes=2000000"]) else { return };
+    let server = Server::with_data(SEED, &etcd.url("colors"), &[]);
+    let value = "x".repeat(200_000);
+    let refused = eventually("etcd is full", || {
+        let response = server.ask(
+            "PUT",
+            "/colors/red",
+            &format!(r#"{{"value":"{value}{}"}}"#, fastrand::u64(..)),
+        );
+        (response.status != 200).then_some(response)
+    });
+    let message =
+        "the change could not be saved: etcd has no room; /health and the log say what to do";
+    refused.expect_message(500, message);
+    let list = server.list();
+    let health = server.ask("GET", "/health", "");
+    health.expect_status(503);
+    assert!(
+        health.content.contains("changes cannot be saved: etcd has no room: compact"),
+        "{health:?}"
+    );
+    // as docs/replicas.md says
+    let status = etcd.etcdctl(&["endpoint", "status", "--write-out=fields"]);
+    let revision = status.lines().find_map(|line| line.strip_prefix("\"Revision\" : ")).unwrap();
+    etcd.etcdctl(&["compact", revision]);
+    etcd.etcdctl(&["defrag"]);
+    etcd.etcdctl(&["alarm", "disarm"]);
+    wait_until("changes are saved again", || server.ask("GET", "/health", "").status == 200);
+    assert_eq!(server.list(), list);
+    server.ask("DELETE", "/colors/red", "").expect_status(200);
+}
+
+#[test]
+fn a_key_that_somebody_deleted_is_made_anew_by_a_start() {
+    let Some(etcd) = Etcd::start(1) else { return };
+    let url = etcd.url("colors");
+    let server = Server::with_data("[]", &url, &[]);
+    for name in ["a", "b", "c"] {
+        let content = format!(r#"{{"name":"{name}","value":""}}"#);
+        server.ask("POST", "/colors", &content).expect_status(201);
+    }
+    etcd.etcdctl(&["del", "--prefix", "colors/"]);
+    let message = "the change could not be saved: what etcd has in place of the list cannot be used; \
+                   /health and the log say what to do";
+    server.ask("DELETE", "/colors/a", "").expect_message(500, message);
+    server.ask("GET", "/health", "").expect_status(503);
+    let missing = run(&mut colors(&["--dump", "--data", &url]));
+    assert!(missing.0 == Some(1) && missing.2.contains("etcd has no list there"), "{missing:?}");
+    let other = Server::with_data(SEED, &url, &[]);
+    for (number, server) in [(1, &other), (2, &server), (3, &other), (4, &server)] {
+        wait_until("it works again", || server.ask("GET", "/health", "").status == 200);
+        server.ask("PUT", "/colors/red", &format!(r#"{{"value":"{number}"}}"#)).expect_status(200);
+    }
+    assert_eq!(stored(&url), r#"{"data":[{"name":"red","value":"4"}]}"#);
+}
+
+#[test]
+fn what_somebody_has_put_by_hand_is_said_and_never_taken() {
+    let Some(etcd) = Etcd::start(1) else { return };
+    let url = etcd.url("colors");
+    let server = Server::with_data(SEED, &url, &[]);
+    let next = "colors/log/0000000000000001";
+    for value in ["", "{}", r#"{"format":1,"id":"","is_snapshot":false,"edits":[[7]]}"#] {
+        etcd.etcdctl(&["put", next, value]);
+        let refused = server.ask("DELETE", "/colors/red", "");
+        assert!(refused.message().contains("what etcd has in place of the list"), "{refused:?}");
+        let said = format!("changes cannot be saved: {next} in etcd is not what colors puts there");
+        assert!(server.ask("GET", "/health", "").content.contains(&said));
+        assert!(fail(&["--data", &url]).contains(&format!("{next} in etcd is not what")));
+        etcd.etcdctl(&["del", next]);
+        wait_until("it works again", || server.ask("GET", "/health", "").status == 200);
+    }
+    etcd.etcdctl(&["put", next, r#"{"format":2}"#]);
+    assert!(
+        fail(&["--data", &url]).contains("a newer version of colors has saved the list in etcd")
+    );
+    etcd.etcdctl(&["del", next]);
+    // A running service has the list, and writes the snapshot anew when it is due.
+    etcd.etcdctl(&["put", "colors/list", "x"]);
+    assert!(fail(&["--data", &url]).contains("colors/list in etcd is not what colors puts there"));
+    server.ask("PUT", "/colors/red", r#"{"value":"1"}"#).expect_status(200);
+}
