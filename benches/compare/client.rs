@@ -38,6 +38,12 @@ impl Request {
     }
 }
 
+/// A command as Redis receives it.
+pub(crate) fn redis_command(words: &[&str]) -> Vec<u8> {
+    let word = |word: &&str| format!("${}\r\n{word}\r\n", word.len());
+    format!("*{}\r\n{}", words.len(), words.iter().map(word).collect::<String>()).into_bytes()
+}
+
 /// The status line and the fields of a response, with the empty line at their end; and its content.
 pub(crate) struct Response(pub(crate) Vec<u8>, pub(crate) Vec<u8>);
 

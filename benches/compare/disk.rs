@@ -11,12 +11,12 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 
 use crate::Args;
-use crate::client::{Client, Request};
+use crate::client::{Client, Request, redis_command};
 use crate::isolation::{Run, pace, row};
 use crate::server::{Kind, Programs, Server};
 use crate::table::{Summary, Table};
 use crate::workload::{Color, colors};
-use crate::writers::{Contestant, redis_command};
+use crate::writers::Contestant;
 
 /// What each sync takes longer than this machine's disk, in milliseconds: 10 is a card of flash
 /// memory, and 50 one that is busy.
@@ -42,7 +42,7 @@ pub(crate) fn print(args: &Args, programs: &Programs) -> Result<()> {
         };
         let product = slowed(programs.program(Kind::Colors)?.as_os_str());
         let product = Server::start_colors(product, &colors, true)?;
-        let redis = Server::start_redis(slowed("redis-server".as_ref()))?;
+        let redis = Server::start_redis(slowed("redis-server".as_ref()), true)?;
         let mut contestants = [
             (product.address, Contestant::Colors(Kind::Colors, product), Vec::new()),
             (redis.address, Contestant::Redis(redis), Vec::new()),

@@ -14,20 +14,23 @@ use plotters::prelude::*;
 
 use crate::conditions;
 use crate::disk::SUMMARY_TITLE as DISK;
+use crate::latency::SUMMARY_TITLE as LATENCY;
 use crate::stalled::SUMMARY_TITLE as STALLED;
 use crate::table::Summary;
 use crate::waiting::SUMMARY_TITLE as WAITING;
 
-/// The files of results, each with the arguments that measure it: some 19 minutes in all, without
-/// the builds. The last one needs those before it.
-const RESULTS: [(&str, &str); 9] = [
-    ("rates", "rates"),
+/// The files of results, each with the arguments that measure it. The last one needs those before
+/// it.
+const RESULTS: [(&str, &str); 11] = [
+    ("rates", "rates --connections 32 --seconds 5"),
+    ("connections", "rates --connections 8,64,256 --workloads read"),
+    ("wrk", "wrk --seconds 5 --only axum,actix"),
     (
         "long-list",
-        "rates --colors-count 100000 --connections 32 --workloads read,update --only tiny-http",
+        "rates --colors-count 100000 --connections 32 --workloads read,update --only tiny-http,redis",
     ),
-    ("latency", "latency --only tiny-http-64,axum,actix"),
-    ("writers", "writers --colors-count 148,100000"),
+    ("latency", "latency --seconds 5 --only tiny-http-64,axum,actix"),
+    ("writers", "writers --seconds 2 --colors-count 148"),
     ("isolation", "isolation --only axum,actix --colors-count 100000"),
     ("disk", "disk --seconds 2"),
     ("stalled", "stalled"),
@@ -36,26 +39,26 @@ const RESULTS: [(&str, &str); 9] = [
 ];
 
 /// The files that `comparison` puts together.
-const COMPARED: [&str; 2] = ["rates", "stalled"];
+const COMPARED: [&str; 3] = ["rates", "latency", "stalled"];
 
 /// Titles of tables: of the rates, and of what documents and README show.
 const RATES: &str = "32 connections, 148 colors";
 const LARGE: &str = "148 colors";
 const SHORT: &str = "at a glance";
 
-/// Those that send a client each change, so that it need not poll.
-const NOTIFYING: &str = "colors";
-
 /// What README shows of that table.
-const SHORT_ROWS: [&str; 6] = [
+const SHORT_ROWS: [&str; 9] = [
+    "1,000/s: p50 ms",
+    "1,000/s: p99.9 ms",
+    "50,000/s: p50 ms",
+    "50,000/s: p99 ms",
     "reads, 1,000/s",
-    "read: p50 ms",
     "read: p99 ms",
+    "lists, 1,000/s",
     "MiB",
     "stalled clients until others wait",
-    "tells of a change",
 ];
-const SHORT_SERVERS: [&str; 5] = ["colors", "tiny_http", "tiny_http 64", "axum", "actix-web"];
+const SHORT_SERVERS: [&str; 4] = ["colors", "tiny_http 64", "axum", "actix-web"];
 
 /// Dark enough for white: blue, orange, brown, green, red, violet, gray.
 const COLORS: [RGBColor; 7] = [
@@ -169,17 +172,23 @@ pub(crate) fn compare() -> Result<()> {
         summary.add("stalled clients until others wait", server, count.to_owned());
         summary.add("seconds until one is closed", server, closed.to_owned());
     }
-    for server in servers {
-        let notifies = if *server == NOTIFYING { "yes" } else { "no" };
-        summary.add("tells of a change", server, notifies.to_owned());
-    }
     let sources = COMPARED.map(|name| format!("{name}.txt")).join(" and ");
     println!("From {sources}:\n{}", common_conditions()?);
     summary.print(LARGE);
+    let latency = table_of(&tables, LATENCY)?;
+    let at_fixed_rates = &cells(latency[0])[1..];
+    let mut all = Summary::new();
+    for row in latency[2..].iter() {
+        let cells = cells(row);
+        for (server, cell) in at_fixed_rates.iter().zip(&cells[1..]) {
+            all.add(cells[0], server, (*cell).to_owned());
+        }
+    }
     let mut short = Summary::new();
     for row in SHORT_ROWS {
         for server in SHORT_SERVERS {
-            short.add(row, server, summary.cell(row, server).to_owned());
+            let cell = [&all, &summary].map(|table| table.cell(row, server)).concat();
+            short.add(row, server, cell);
         }
     }
     short.print(SHORT);

@@ -35,7 +35,7 @@ const READERS: u64 = 64;
 /// Of each server, for requests. Of those of colors, all but one are workers.
 const THREADS: u32 = 3;
 
-const TITLES: &str = "beside              | colors  | server        | p50 ms               | p99 ms               | longest ms | long requests";
+const TITLES: &str = "beside              | colors  | server        | p50 ms               | p99 ms               | longest ms | long requests/s";
 
 /// What other clients do meanwhile.
 #[derive(Clone, Copy, PartialEq)]
@@ -57,7 +57,7 @@ struct Contestant {
 }
 
 /// A measured run: how long each read took, in milliseconds, and how many requests of the others
-/// were answered meanwhile.
+/// were answered meanwhile, per second.
 pub(crate) struct Run {
     pub(crate) times: Vec<f64>,
     pub(crate) others: f64,
@@ -89,7 +89,8 @@ pub(crate) fn print(args: &Args, programs: &Programs) -> Result<()> {
             }
             for contestant in &contestants {
                 let (name, row) = (contestant.name(), row(&contestant.runs));
-                let shown = ["p50 ms", "p99 ms"].iter().zip(&row);
+                let shown = ["p50 ms", "p99 ms", "", "long/s"].iter().zip(&row);
+                let shown = shown.filter(|(title, _)| !title.is_empty());
                 for (title, cell) in shown.filter(|_| !contestant.is_durable) {
                     summary.add(others.name(), &format!("{name}: {title}"), cell.clone());
                 }
@@ -135,7 +136,7 @@ fn start_all(
                 }
             };
             let server = server.with_context(|| kind.name())?;
-            Workload::Read.check(&server, light(colors)).with_context(|| kind.name())?;
+            Workload::Read.check(kind, &server, light(colors)).with_context(|| kind.name())?;
             contestants.push(Contestant { kind, is_durable, server, runs: Vec::new() });
         }
     }
@@ -173,7 +174,7 @@ fn read(server: &Server, colors: &[Color], seconds: u32, count: &AtomicU32) -> R
     let request = Workload::Read.request(light(colors));
     let before = count.load(Relaxed);
     let times = pace(seconds, || client.ask(&request).map(drop))?;
-    Ok(Run { times, others: f64::from(count.load(Relaxed) - before) })
+    Ok(Run { times, others: f64::from(count.load(Relaxed) - before) / f64::from(seconds) })
 }
 
 /// Reads again and again for some seconds; returns how long each read took, in milliseconds.

@@ -15,6 +15,9 @@ use crate::table::percentile;
 /// How long no server takes for a response.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How a response begins that tells of success: of HTTP, and of Redis.
+const SUCCESS: [&[u8]; 3] = [b"HTTP/1.1 20", b"$7", b"+OK"];
+
 /// When requests are sent.
 #[derive(Clone, Copy)]
 pub(crate) enum Pace {
@@ -139,7 +142,10 @@ impl Clients<'_> {
         let received = self.sockets[client].read(&mut bytes[..*left])?;
         ensure!(received > 0, "a connection was closed, or a response is longer than the others");
         ensure!(
-            !is_begin || b"HTTP/1.1 20".starts_with(&bytes[..received.min(11)]),
+            !is_begin
+                || SUCCESS
+                    .iter()
+                    .any(|begin| begin.starts_with(&bytes[..received.min(begin.len())])),
             "answered with {:?}",
             String::from_utf8_lossy(&bytes[..received])
         );

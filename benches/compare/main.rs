@@ -14,6 +14,7 @@ mod table;
 mod waiting;
 mod workload;
 mod writers;
+mod wrk;
 
 use std::env;
 use std::path::PathBuf;
@@ -75,6 +76,8 @@ struct Args {
 enum Part {
     /// Requests per second, how long each takes, and CPU time
     Rates,
+    /// Requests per second, and how long each takes, as wrk(1) measures them
+    Wrk,
     /// How many clients that stand still it takes until nobody else is answered
     Stalled,
     /// Times of reads at fixed rates
@@ -135,6 +138,7 @@ fn main() -> Result<()> {
         Part::Isolation => isolation::print(&args, &programs),
         Part::Waiting => waiting::print(&args, &programs),
         Part::Disk => disk::print(&args, &programs),
+        Part::Wrk => wrk::print(&args, &programs),
         Part::Stalled => stalled::print(&args, &programs),
         _ => rates::print(&args, &programs),
     }

@@ -71,7 +71,7 @@ pub(crate) fn start_all<Run>(
 ) -> Result<Vec<Contestant<Run>>> {
     let start = |kind: Kind| {
         let server = Server::start(kind, programs, colors)?;
-        let length = workload.check(&server, colors).with_context(|| kind.name())?;
+        let length = workload.check(kind, &server, colors).with_context(|| kind.name())?;
         Ok(Contestant { kind, server, length, runs: Vec::new() })
     };
     kinds.filter(|kind| kind.serves(workload)).map(start).collect()
@@ -86,14 +86,16 @@ pub(crate) fn measure(
     programs: &Programs,
     args: &Args,
 ) -> Result<Vec<Contestant<Run>>> {
-    let requests = workload.requests(colors);
     let mut contestants = start_all(args.kinds(), programs, workload, colors)?;
     for round in 0..=args.rounds {
         for Contestant { kind, server, length, runs } in &mut contestants {
-            let (workload, colors, name) = (workload.name(), colors.len(), kind.name());
             eprintln!(
-                "{workload}, {colors} colors, {connections} connections, round {round}: {name}"
+                "{}, {} colors, {connections} connections, round {round}: {}",
+                workload.name(),
+                colors.len(),
+                kind.name()
             );
+            let requests = workload.requests(*kind, colors);
             let load = Load { requests: &requests, length: *length, connections, pace };
             let run = load.run(server, Duration::from_secs(args.seconds.into()));
             let run = run.with_context(|| kind.name())?;

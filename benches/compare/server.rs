@@ -30,6 +30,8 @@ pub(crate) enum Kind {
     Axum,
     Actix,
     Nginx,
+    /// With the same colors as keys, in memory.
+    Redis,
 }
 
 impl Kind {
@@ -42,11 +44,16 @@ impl Kind {
             Self::Axum => "axum",
             Self::Actix => "actix-web",
             Self::Nginx => "nginx, files",
+            Self::Redis => "Redis",
         }
     }
 
     pub(crate) fn serves(self, workload: Workload) -> bool {
-        self != Self::Nginx || workload != Workload::Update
+        match self {
+            Self::Nginx => workload != Workload::Update,
+            Self::Redis => workload != Workload::List,
+            _ => true,
+        }
     }
 }
 
@@ -149,6 +156,7 @@ impl Server {
             Kind::Axum => peer("peer-axum"),
             Kind::Actix => peer("peer-actix"),
             Kind::Nginx => Self::start_nginx(colors),
+            Kind::Redis => Self::start_redis(Command::new("redis-server"), false),
         };
         started.with_context(|| kind.name())
     }
@@ -212,9 +220,9 @@ impl Server {
         Self::launch(command, files, address)
     }
 
-    /// Starts Redis, by a command that lacks only its options, with a file of its own to which
-    /// every change is synced before its answer.
-    pub(crate) fn start_redis(mut command: Command) -> Result<Self> {
+    /// Starts Redis, by a command that lacks only its options: in memory, or with a file of its own
+    /// to which every change is synced before its answer.
+    pub(crate) fn start_redis(mut command: Command, is_durable: bool) -> Result<Self> {
         let (files, address) = place()?;
         command.args([
             "--port",
@@ -224,7 +232,7 @@ impl Server {
             "--save",
             "",
             "--appendonly",
-            "yes",
+            if is_durable { "yes" } else { "no" },
             "--appendfsync",
             "always",
         ]);

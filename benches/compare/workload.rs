@@ -8,8 +8,8 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::client::{Client, Request, Response};
-use crate::server::Server;
+use crate::client::{Client, Request, Response, redis_command};
+use crate::server::{Kind, Server};
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub(crate) struct Color {
@@ -64,16 +64,33 @@ impl Workload {
 
     /// Requests to send in turn. Each update gives the color another value: nothing changes when it
     /// has the value already.
-    pub(crate) fn requests(self, colors: &[Color]) -> Vec<Vec<u8>> {
+    pub(crate) fn requests(self, kind: Kind, colors: &[Color]) -> Vec<Vec<u8>> {
         let request = self.request(colors);
         let values = 0..if self == Self::Update { 100 } else { 1 };
-        let content = |value| request.content.replace("112233", &format!("{value:06x}"));
-        values.map(|value| Request { content: content(value), ..request.clone() }.bytes()).collect()
+        let bytes = |value: u32| match kind {
+            Kind::Redis => self.redis_command(colors, &format!("#{value:06x}")),
+            _ => {
+                let content = request.content.replace("112233", &format!("{value:06x}"));
+                Request { content, ..request.clone() }.bytes()
+            }
+        };
+        values.map(bytes).collect()
+    }
+
+    fn redis_command(self, colors: &[Color], value: &str) -> Vec<u8> {
+        let name = &colors[colors.len() / 2].name;
+        match self {
+            Self::Update => redis_command(&["SET", name, value]),
+            _ => redis_command(&["GET", name]),
+        }
     }
 
     /// Sends a request and returns the length of the response, in bytes. Fails if the content is
-    /// not that of the API.
-    pub(crate) fn check(self, server: &Server, colors: &[Color]) -> Result<usize> {
+    /// not that of the API. Redis gets the colors first.
+    pub(crate) fn check(self, kind: Kind, server: &Server, colors: &[Color]) -> Result<usize> {
+        if kind == Kind::Redis {
+            return self.check_redis(server, colors);
+        }
         let one = &colors[colors.len() / 2];
         let expected = match self {
             Self::Read => json!(one),
@@ -89,5 +106,25 @@ impl Workload {
             request.target
         );
         Ok(head.len() + content.len())
+    }
+
+    fn check_redis(self, server: &Server, colors: &[Color]) -> Result<usize> {
+        let mut client = Client::connect(server.address)?;
+        for color in colors {
+            client.send_bytes(&redis_command(&["SET", &color.name, &color.value]))?;
+            ensure!(client.receive_line()? == "+OK\r\n", "Redis takes no color");
+        }
+        let one = &colors[colors.len() / 2];
+        client.send_bytes(&self.redis_command(colors, &one.value))?;
+        let answer = match self {
+            Self::Update => client.receive_line()?,
+            _ => client.receive_line()? + &client.receive_line()?,
+        };
+        let expected = match self {
+            Self::Update => "+OK\r\n".to_owned(),
+            _ => format!("${}\r\n{}\r\n", one.value.len(), one.value),
+        };
+        ensure!(answer == expected, "Redis answered with {answer:?}");
+        Ok(answer.len())
     }
 }

@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use tempfile::TempDir;
 
 use crate::Args;
-use crate::client::{Client, Request};
+use crate::client::{Client, Request, redis_command};
 use crate::server::{Kind, Programs, Server, place};
 use crate::table::{Summary, Table, figure, number, percentile, spread};
 use crate::workload::{Color, colors};
@@ -21,7 +21,7 @@ use crate::workload::{Color, colors};
 const COUNTS: [u32; 4] = [148, 10_000, 100_000, 1_000_000];
 
 /// Each has one connection, and sends a change once the one before is answered.
-const WRITERS: [usize; 2] = [1, 64];
+const WRITERS: [usize; 3] = [1, 8, 64];
 
 /// From one changed color to the next, so that the changes are all over the list: prime, and no
 /// factor of its length.
@@ -75,8 +75,8 @@ pub(crate) fn print(args: &Args, programs: &Programs) -> Result<()> {
             for (contestant, all) in contestants.iter().zip(&runs) {
                 let words = [count.to_string(), writers.to_string(), contestant.name().to_owned()];
                 table.row(words.into_iter().chain(row(&all[index], &runs[0][index])));
-                let clients = if *writers == 1 { "1 client" } else { "64 clients" };
-                add_to(&mut summary, clients, contestant.name(), &all[index]);
+                let clients = format!("{writers} client{}", if *writers == 1 { "" } else { "s" });
+                add_to(&mut summary, &clients, contestant.name(), &all[index]);
             }
         }
         summaries.push((format!("durable changes, {} colors", number(count.into())), summary));
@@ -96,7 +96,7 @@ fn start_all(programs: &Programs, colors: &[Color]) -> Result<Vec<Contestant>> {
     let mut contestants = kinds.map(start).collect::<Result<Vec<_>>>()?;
     contestants.extend([
         Contestant::start_sqlite(colors)?,
-        Contestant::Redis(Server::start_redis(Command::new("redis-server"))?),
+        Contestant::Redis(Server::start_redis(Command::new("redis-server"), true)?),
     ]);
     Ok(contestants)
 }
@@ -205,12 +205,6 @@ impl Contestant {
             }
         }
     }
-}
-
-/// A command as Redis receives it.
-pub(crate) fn redis_command(words: &[&str]) -> Vec<u8> {
-    let word = |word: &&str| format!("${}\r\n{word}\r\n", word.len());
-    format!("*{}\r\n{}", words.len(), words.iter().map(word).collect::<String>()).into_bytes()
 }
 
 /// Has the storage engine commit changes, as many together as there are writers: the best that a

@@ -1,5 +1,6 @@
-//! The colors API on actix-web, written the usual way. It has a thread for each processor, or as many
-//! as the variable THREADS says. Does nothing that the API does not ask for.
+//! The colors API on actix-web, written the usual way, with the defaults of actix-web. It has a thread
+//! for each processor, or as many as the variable THREADS says. Does nothing that the API does not ask
+//! for.
 
 mod api;
 mod lists;
@@ -7,7 +8,6 @@ mod lists;
 use std::io;
 use std::net::Ipv4Addr;
 use std::sync::Mutex;
-use std::time::Duration;
 
 use actix_web::web::{Bytes, Data, Json, Path, PayloadConfig};
 use actix_web::{App, HttpResponse, HttpServer, delete, get, post, put};
@@ -80,9 +80,6 @@ async fn main() -> io::Result<()> {
             .service(update)
             .service(remove)
     })
-    .tcp_nodelay(true)
-    // A worker that is busy with long lists would take a request behind them for a slow one.
-    .client_request_timeout(Duration::ZERO)
     .workers(api::threads()?)
     .bind((Ipv4Addr::LOCALHOST, port))?
     .run()

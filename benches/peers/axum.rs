@@ -1,5 +1,5 @@
-//! The colors API on axum, written the usual way. It has a thread for each processor, or as many as
-//! the variable THREADS says. Does nothing that the API does not ask for.
+//! The colors API on axum, written the usual way, with the defaults of axum. It has a thread for each
+//! processor, or as many as the variable THREADS says. Does nothing that the API does not ask for.
 
 mod api;
 mod lists;
@@ -13,7 +13,6 @@ use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use axum::serve::ListenerExt;
 use axum::{Json, Router};
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -81,8 +80,5 @@ async fn serve() -> io::Result<()> {
         .route("/colors/{name}", get(read_one).put(update).delete(delete))
         .layer(DefaultBodyLimit::max(lists::BYTES_MAX))
         .with_state(Arc::new(Mutex::new(colors)));
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
-        .await?
-        .tap_io(|connection| connection.set_nodelay(true).expect("a TCP socket has the option"));
-    axum::serve(listener, app).await
+    axum::serve(TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?, app).await
 }
