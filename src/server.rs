@@ -76,7 +76,8 @@
 //! - Another request: `--keep-alive` and 1 s, at most 1 s during a stop. Closed.
 //! - A change: what the request prefers, at most 300 s; ends at once in a stop. 304 without one.
 //! - The client to read: `--request-timeout` since the socket last took bytes. Closed.
-//! - The client to close: 2 s. Closed.
+//! - The client to close: 2 s since it last sent something, and at most `--request-timeout`; 2 s in
+//!   all during a stop. Closed.
 //! - An answer of the writer or the pool: no deadline (`State::AwaitingAnswer`).
 //!
 //! The deadlines of the follower are the constants of `follower`.

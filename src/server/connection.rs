@@ -35,8 +35,9 @@ const RECEIVE_BYTES: usize = 4096;
 /// pipelines does not hold up the others.
 const ANSWERS_IN_A_ROW: usize = 16;
 
-/// How long a client may go on sending after its last response. If the connection were closed with
-/// bytes unread, the kernel would reset it, and the client could lose the response.
+/// How long a connection stays open after its last response while the client sends nothing. While
+/// bytes come, it stays up to the request timeout. If it were closed with bytes unread, the kernel
+/// would reset it, and the client could lose the response.
 const LINGER_TIME: Duration = Duration::from_secs(2);
 
 /// How much longer than the keep-alive time an idle connection stays open, so that a request that
@@ -64,8 +65,8 @@ enum State {
     /// Room in the socket for more of the output.
     Sending { then: AfterSend, since: Instant },
     /// The client to close, after the last response. Up to about `left` more bytes are received and
-    /// dropped.
-    Lingering { left: usize, since: Instant },
+    /// dropped. `received`: when the last of them came.
+    Lingering { left: usize, since: Instant, received: Instant },
     /// Nothing: the connection is to be dropped.
     Closed,
 }
@@ -250,8 +251,8 @@ impl Connection {
                 self.send_more(then, since, Some(Closing::NoRoom), context)
             }
 
-            (State::Lingering { left, since }, Event::Socket | Event::Turn) => {
-                self.drop_received(left, since, context.scratch)
+            (State::Lingering { left, since, .. }, Event::Socket | Event::Turn) => {
+                self.drop_received(left, since, context)
             }
             (State::Lingering { .. }, Event::Overdue | Event::Evicted) => Ok(Transition::close()),
 
@@ -303,7 +304,10 @@ impl Connection {
                 let progress = *since + options.request_timeout;
                 reading.map_or(progress, |reading| reading.min(progress))
             }
-            State::Lingering { since, .. } => *since + LINGER_TIME,
+            State::Lingering { since, .. } if is_stopping => *since + LINGER_TIME,
+            State::Lingering { since, received, .. } => {
+                (*since + options.request_timeout).min(*received + LINGER_TIME)
+            }
         };
         Some(deadline)
     }

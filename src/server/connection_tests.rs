@@ -204,6 +204,18 @@ fn more_bytes_of_a_request_give_it_no_more_time() {
 }
 
 #[test]
+fn after_the_last_response_a_client_may_go_on_sending_for_the_request_timeout() {
+    let mut pair = Pair::new("1");
+    pair.send(10, "nonsense\r\n\r\n");
+    for seconds in 11..40 {
+        assert_eq!(pair.send(seconds, &"x".repeat(8_000)), Next::Epoll(EventFlags::IN));
+        assert_eq!(pair.deadline(Phase::Serving), Some((seconds + 2).min(40)));
+        assert_eq!(pair.deadline(Phase::Stopping), Some(12));
+    }
+    assert_eq!(pair.connection.stalled_since(), Some(pair.start + Duration::from_secs(10)));
+}
+
+#[test]
 fn a_wait_ends_with_a_change_or_with_its_time() {
     let mut pair = Pair::new("1");
     assert_eq!(pair.send(1, &pair.waiting(60)), Next::Epoll(EventFlags::IN));

@@ -40,9 +40,9 @@ const RESIDENT_AT_REST: usize = 64 * 1024;
 /// KiB.
 pub(crate) const RESIDENT_MAX: usize = 64 * 1024;
 
-/// Most bytes that are taken of a request without end: 1 MiB is received and dropped, and the
+/// Most bytes that are taken of a request without end: 16 MiB are received and dropped, and the
 /// kernel has buffers on both sides.
-const TAKEN_BYTES_MAX: usize = 16 * 1024 * 1024;
+const TAKEN_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// A service under attack.
 pub(crate) struct Target {

@@ -2,8 +2,10 @@
 //! their bytes is ever another request. All forms of each error are in the unit tests.
 
 use std::net::Shutdown;
+use std::thread;
+use std::time::Duration;
 
-use crate::common::client::request;
+use crate::common::client::{Client, request};
 use crate::common::harness::{Scratch, Server};
 
 /// A request that would be noticed: it changes the list.
@@ -85,6 +87,32 @@ fn chunked_content_is_content() {
         client.response().expect_status(413);
         client.expect_close();
     }
+}
+
+/// A client that reads only when it has sent all, however slowly, and over whatever socket.
+#[test]
+fn a_refusal_reaches_a_client_that_is_still_sending() {
+    let scratch = Scratch::new();
+    let (tokens, socket) = (scratch.write_tokens("0123456789abcdef"), scratch.file("socket"));
+    let server = Server::start(&["--token-file", &tokens, "--listen", &format!("unix:{socket}")]);
+    let head = |length: usize| {
+        format!("PUT /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n")
+    };
+    for (length, status) in [(900_000, 401), (12_000_000, 413)] {
+        let request = head(length) + &" ".repeat(length);
+        let mut client = server.connect();
+        client.send(&request).response().expect_status(status);
+        let mut client = Client::on_unix(&socket);
+        client.send(&request).response().expect_status(status);
+    }
+    let mut slow = server.connect();
+    slow.send(head(40));
+    for _ in 0..40 {
+        // for longer than a client may pause
+        thread::park_timeout(Duration::from_millis(70));
+        slow.send(" ");
+    }
+    slow.response().expect_status(401);
 }
 
 #[test]

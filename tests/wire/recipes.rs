@@ -93,7 +93,7 @@ struct Front {
     /// A certificate to trust, if it speaks TLS.
     certificate: Option<String>,
     server: Server,
-    _scratch: Scratch,
+    scratch: Scratch,
 }
 
 impl Drop for Front {
@@ -142,7 +142,7 @@ impl Front {
             .stderr(Stdio::null());
         let child = command.spawn().unwrap();
         let certificate = Some(scratch.file("colors.crt")).filter(|file| Path::new(file).exists());
-        Some(Self { child, address, certificate, server, _scratch: scratch })
+        Some(Self { child, address, certificate, server, scratch })
     }
 
     fn curl(&self, target: &str) -> Command {
@@ -180,6 +180,9 @@ impl Front {
         assert_eq!(list, self.server.list());
         let tag = tag_in(&head);
         self.check_wait();
+        // told at the head, while curl and the proxy go on sending
+        let long = self.scratch.write("long", " ".repeat(12_000_000));
+        assert_eq!(self.ask("PUT", "/colors", "Expect:", &format!("@{long}")).0, 413);
         assert_eq!(self.ask("DELETE", "/colors/a%2Fb%25", "If-Match: \"another\"", "").0, 412);
         assert_eq!(self.ask("PUT", "/colors", &format!("If-Match: {tag}"), "[]").0, 200);
         assert!(self.server.log().contains("] 127."), "{}", self.server.log());

@@ -16,8 +16,10 @@ use crate::server::loop_context::LoopContext;
 use crate::server::output::Sent;
 use crate::server_state::Phase;
 
-/// About how many bytes are received and dropped after the last response, at most.
-const LINGER_BYTES_MAX: usize = 1024 * 1024;
+/// About how many bytes are received and dropped after the last response, at most: the longest
+/// content that `--max-body` allows. Clients, and proxies such as Apache, look for a response only
+/// after they have sent all.
+const LINGER_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 impl Connection {
     /// Appends the response to a request to the output. Returns what follows.
@@ -162,23 +164,24 @@ impl Connection {
         }
         rustix::net::shutdown(&self.socket, Shutdown::Write)?;
         self.parser = Parser::default();
-        Ok(Transition(State::Lingering { left: LINGER_BYTES_MAX, since: context.now }, read))
+        let (since, received) = (context.now, context.now);
+        Ok(Transition(State::Lingering { left: LINGER_BYTES_MAX, since, received }, read))
     }
 
     pub(super) fn drop_received(
         &mut self,
         left: usize,
         since: Instant,
-        scratch: &mut [u8],
+        context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
-        let dropped = receive(&self.socket, scratch)?.map(|received| received.len());
+        let dropped = receive(&self.socket, context.scratch)?.map(|received| received.len());
         let left = left.saturating_sub(dropped.unwrap_or(0));
         let next = match dropped {
             Some(0) => return Ok(Transition::close()),
             _ if left == 0 => Next::Epoll(EventFlags::empty()),
             _ => Next::Epoll(EventFlags::IN),
         };
-        Ok(Transition(State::Lingering { left, since }, next))
+        Ok(Transition(State::Lingering { left, since, received: context.now }, next))
     }
 }
 
