@@ -108,7 +108,7 @@ impl SteppedConnection {
             Next::Epoll(EventFlags::OUT) => return Step::Room,
             Next::Epoll(EventFlags::IN) if self.is_readable() => {}
             // Nobody changes the list meanwhile, so the wait ends by its time.
-            Next::Epoll(EventFlags::IN) if self.shared.service.state.waiting() > 0 => {
+            Next::Epoll(_) if self.shared.service.state.waiting() > 0 => {
                 self.event = Event::Overdue;
             }
             Next::Epoll(EventFlags::IN) => return Step::Bytes,
