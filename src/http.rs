@@ -18,5 +18,7 @@ pub(crate) use protocol_error::ProtocolError;
 pub(crate) use request::KeptFields;
 pub(crate) use request::{Credentials, METHODS, Request, is_safe};
 pub(crate) use response::{Challenge, CommonFields, Content, MediaType, Response};
-pub(crate) use syntax::{Host, has_valid_escapes, host_has_name, host_name, split_absolute_form};
+pub(crate) use syntax::{
+    Host, has_valid_escapes, host_has_name, host_name, is_token, split_absolute_form,
+};
 pub(crate) use via::{service_ids, via_value};

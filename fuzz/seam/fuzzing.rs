@@ -53,7 +53,7 @@ pub fn parse<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
     content_max: usize,
 ) -> (Vec<ParsedRequest>, End) {
-    let mut parser = Parser::default();
+    let mut parser = Parser::new(true);
     let mut requests = Vec::new();
     for piece in pieces {
         parser.append(piece);

@@ -17,7 +17,7 @@ pub struct PlainRequest {
 /// What comes after the last request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlainEnd {
-    /// Nothing, but perhaps an empty line.
+    /// Nothing, but perhaps empty lines.
     Clean,
     /// It does not matter: the last request asks for a close.
     Closed,
@@ -57,7 +57,9 @@ impl PlainRequest {
 pub fn requests(mut rest: &[u8], content_max: usize) -> (Vec<PlainRequest>, PlainEnd) {
     let mut requests = Vec::new();
     loop {
-        rest = rest.strip_prefix(b"\r\n").unwrap_or(rest);
+        for _ in 0..100 {
+            rest = rest.strip_prefix(b"\r\n").unwrap_or(rest);
+        }
         if rest.is_empty() {
             return (requests, PlainEnd::Clean);
         }
@@ -98,7 +100,8 @@ fn request(bytes: &[u8], content_max: usize) -> Option<(PlainRequest, &[u8])> {
         _ => return None,
     };
     let is_target = !target.is_empty()
-        && target.iter().all(|byte| matches!(byte, b'!'..=b'~') && *byte != b'#');
+        && str::from_utf8(target).is_ok()
+        && target.iter().all(|byte| matches!(byte, b'!'..=b'~' | 0x80..) && *byte != b'#');
     if !is_token(method) || method.len() > 32 || !is_target {
         return None;
     }
@@ -144,6 +147,8 @@ fn check_fields(request: &PlainRequest, is_1_1: bool) -> Option<()> {
     let hosts = request.values("host");
     let may_host = match hosts[..] {
         [] => !is_1_1,
+        // by a unix socket
+        [b""] => true,
         [host] => is_host(host),
         _ => false,
     };
@@ -232,7 +237,8 @@ pub fn chunked(bytes: &[u8], content_max: usize) -> Option<(Vec<u8>, usize)> {
         let digits =
             str::from_utf8(if extension.is_empty() { digits } else { digits.trim_ascii_end() })
                 .ok()?;
-        skipped += extension.len();
+        // Leading zeros that no size of 64 bits needs count as well.
+        skipped += extension.len() + (line.len() - extension.len()).saturating_sub(16);
         if !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) || skipped > 16 * 1024 {
             return None;
         }

@@ -6,12 +6,14 @@ use memchr::memchr;
 use super::ProtocolError;
 use super::syntax::{is_tchar, parse_digits};
 
-/// Longest chunk-size line with its extensions, or trailer field, in bytes with CR LF. The size has
-/// at most 16 digits besides leading zeros, since it fits 64 bits.
+/// Longest chunk-size line with its extensions, or trailer field, in bytes with CR LF.
 const LINE_BYTES_MAX: usize = 1024;
 
-/// Most bytes of chunk extensions and trailer fields in one content. They are ignored, but must not
-/// keep the service busy forever.
+/// Digits of a size of 64 bits. What a size has beyond these are leading zeros.
+const SIZE_DIGITS_MAX: usize = 16;
+
+/// Most bytes of chunk extensions, trailer fields and zeros before sizes in one content. They are
+/// ignored, but must not keep the service busy forever.
 const EXTRA_BYTES_MAX: usize = 16 * 1024;
 
 #[derive(Debug, Default)]
@@ -19,7 +21,7 @@ pub(super) struct ChunkedDecoder {
     part: ChunkPart,
     /// Bytes of data so far, and in the chunk that has begun.
     announced: usize,
-    /// Bytes of extensions and trailer fields so far.
+    /// Bytes of extensions, trailer fields and zeros before sizes so far.
     extra: usize,
 }
 
@@ -49,7 +51,9 @@ impl ChunkedDecoder {
                 ChunkPart::SizeLine => {
                     let Some(line) = take_line(received, start)? else { return Ok(false) };
                     let extension = memchr(b';', line);
-                    self.count_extra(extension.map_or(0, |begin| line.len() - begin))?;
+                    let size_end = extension.unwrap_or(line.len());
+                    let zeros = size_end.saturating_sub(SIZE_DIGITS_MAX);
+                    self.count_extra(zeros + line.len() - size_end)?;
                     // RFC 9112 §7.1.1: white space after the size may come only before a `;`.
                     let digits = extension.map_or(line, |begin| line[..begin].trim_ascii_end());
                     self.part = match parse_digits(digits, 16).ok_or(ProtocolError::CHUNK)? {
@@ -151,6 +155,8 @@ mod tests {
         check(b"3\r\nabc\r\n002\r\n\r\n\r\n000\r\n\r\n", 9, Ok(Some((b"abc\r\n", 0))));
         check(b"00000000000000000001\r\na\r\n00000000000000000000\r\n\r\n", 9, Ok(Some((b"a", 0))));
         check(b"A\r\n0123456789\r\n0\r\n\r\n", 10, Ok(Some((b"0123456789", 0))));
+        let padded = "0000000000000001\r\na\r\n".repeat(2000) + "0\r\n\r\n";
+        check(padded.as_bytes(), 2000, Ok(Some((&[b'a'; 2000], 0))));
         check(b"3;a=b;c=\"d\"\r\nabc\r\n0 ;x\r\n\r\n", 9, Ok(Some((b"abc", 0))));
         check(b"0\r\nA: b\r\nC: d\r\n\r\n", 9, Ok(Some((b"", 0))));
     }
@@ -191,6 +197,8 @@ mod tests {
             check(coded, 9, Err(ProtocolError::CHUNK));
         }
         check(&[b'1'; LINE_BYTES_MAX], 9, Err(ProtocolError::CHUNK));
+        let zeros = format!("{}1\r\na\r\n", "0".repeat(1000)).repeat(17);
+        check(zeros.as_bytes(), 99, Err(ProtocolError::CHUNK));
         check(
             "0\r\n"
                 .bytes()

@@ -13,7 +13,12 @@ use super::via::service_ids;
 use crate::conditions::Conditions;
 
 const REQUEST_LINE: ProtocolError = ProtocolError::malformed(
-    "the request line has to be method, target and HTTP/1.1, with one space between",
+    "the request line has to be method, target and HTTP/1.1, with one space between; a space in a \
+     name is %20",
+);
+
+const NOT_UTF_8: ProtocolError = ProtocolError::malformed(
+    "the request line has bytes that are not UTF-8, as in Latin-1: percent-encode the UTF-8",
 );
 
 const AUTHORITY: ProtocolError =
@@ -47,6 +52,8 @@ pub(super) enum Framing {
 struct FieldLines<'a> {
     /// The version is HTTP/1.1, not 1.0.
     is_1_1: bool,
+    /// Host may be empty.
+    is_unix: bool,
     host: Option<&'a [u8]>,
     content_length: Option<&'a [u8]>,
     transfer_encoding: Option<String>,
@@ -60,7 +67,12 @@ struct FieldLines<'a> {
 }
 
 /// Parses a whole head, its empty line included. `content_max`: the longest content in bytes.
-pub(super) fn parse(head: &[u8], content_max: usize) -> Result<Incoming, ProtocolError> {
+/// `is_unix`: it came by a unix socket.
+pub(super) fn parse(
+    head: &[u8],
+    content_max: usize,
+    is_unix: bool,
+) -> Result<Incoming, ProtocolError> {
     let malformed = |what| Err(ProtocolError::malformed(what));
     let mut headers = [MaybeUninit::uninit(); FIELD_LINES_MAX];
     let mut parsed = httparse::Request::new(&mut []);
@@ -74,17 +86,19 @@ pub(super) fn parse(head: &[u8], content_max: usize) -> Result<Incoming, Protoco
         Err(httparse::Error::HeaderValue) => {
             return malformed("a field value has a control character");
         }
+        Err(_) if !is_utf8_line(head) => return Err(NOT_UTF_8),
         Ok(_) | Err(_) => return Err(REQUEST_LINE),
     }
     let (Some(method), Some(target), Some(minor)) = (parsed.method, parsed.path, parsed.version)
     else {
         return Err(REQUEST_LINE);
     };
-    // httparse has already refused control characters in the target.
-    if target.bytes().any(|byte| !byte.is_ascii() || byte == b'#') {
-        return malformed("the request target has a character that belongs percent-encoded");
+    // httparse has already refused control characters, and what is not UTF-8. Characters outside
+    // ASCII belong percent-encoded. Many clients send them as they are, and mean the same.
+    if target.contains('#') {
+        return malformed("the request target has a #, which belongs percent-encoded, as %23");
     }
-    let mut lines = FieldLines { is_1_1: minor == 1, ..FieldLines::default() };
+    let mut lines = FieldLines { is_1_1: minor == 1, is_unix, ..FieldLines::default() };
     for line in parsed.headers {
         lines.add(line.name, line.value)?;
     }
@@ -133,6 +147,12 @@ pub(super) fn parse_in_part(head: &[u8]) -> Option<Request> {
     })
 }
 
+/// Whether the first line is UTF-8.
+fn is_utf8_line(head: &[u8]) -> bool {
+    let end = memchr(b'\r', head).unwrap_or(head.len());
+    str::from_utf8(&head[..end]).is_ok()
+}
+
 /// The error of a request line in which httparse finds no version that it knows: the line ends in
 /// another version, or is malformed.
 fn version_error(head: &[u8]) -> ProtocolError {
@@ -178,6 +198,9 @@ impl<'a> FieldLines<'a> {
             14 if is("sec-fetch-site") => join(&mut self.kept().sec_fetch_site, value),
             29 if is("access-control-request-method") => {
                 join(&mut self.kept().preflight_method, value)
+            }
+            30 if is("access-control-request-headers") => {
+                join(&mut self.kept().preflight_fields, value)
             }
             16 if is("content-encoding") && has_other(b"identity") => {
                 join(&mut self.kept().content_coding, value);
@@ -227,9 +250,11 @@ impl<'a> FieldLines<'a> {
         self.kept.get_or_insert_default()
     }
 
-    /// The host that the request is for (RFC 9112 §3.2). `None` only with HTTP/1.0.
+    /// The host that the request is for (RFC 9112 §3.2). `None` with HTTP/1.0, and if an empty Host
+    /// came by a unix socket: a URL of that may have no authority.
     fn host(&self, target: &'a str) -> Result<Option<Host<'a>>, ProtocolError> {
         let host = match self.host {
+            Some(b"") if self.is_unix => None,
             Some(value) => Some(Host::parse(value).ok_or(ProtocolError::HOST)?),
             None if self.is_1_1 => return Err(ProtocolError::HOST),
             None => None,
@@ -323,7 +348,7 @@ mod tests {
 
     fn fields(lines: &str) -> Result<KeptFields, ProtocolError> {
         let head = format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
-        parse(head.as_bytes(), 0).map(|incoming| incoming.request.kept().clone())
+        parse(head.as_bytes(), 0, false).map(|incoming| incoming.request.kept().clone())
     }
 
     #[test]

@@ -10,6 +10,10 @@ use super::head::{self, Framing, Incoming};
 use super::protocol_error::{HEAD_BYTES_MAX, METHOD_BYTES_MAX, ProtocolError};
 use super::syntax::is_tchar;
 
+/// Most empty lines that are skipped before a request: as many as Apache by default. nginx and Node
+/// skip any number. Clients send some after a content, or to keep a connection.
+const EMPTY_LINES_MAX: usize = 100;
+
 /// Capacity, in bytes, to which the buffer shrinks once its bytes are parsed, if the rest fits.
 const KEEP_BYTES_MAX: usize = 1024;
 
@@ -20,13 +24,20 @@ pub(crate) struct Parser {
     start: usize,
     /// How many bytes from `start` on have been searched for the end of a head.
     searched: usize,
-    /// The one empty line that may come before a request has been skipped.
-    skipped_empty_line: bool,
+    /// Empty lines that were skipped before the next request.
+    empty_lines: usize,
+    /// The connection is one of a unix socket. Host decides nothing there, and may be empty.
+    is_unix: bool,
     /// The next request, once its head is parsed.
     incoming: Option<Incoming>,
 }
 
 impl Parser {
+    /// A parser of the bytes of one connection. `is_unix`: it is one of a unix socket.
+    pub(crate) fn new(is_unix: bool) -> Self {
+        Self { is_unix, ..Self::default() }
+    }
+
     pub(crate) fn append(&mut self, bytes: &[u8]) {
         self.drop_used();
         let length = self.received.len();
@@ -72,10 +83,10 @@ impl Parser {
             && let Some(end) = self.find_head_end()?
         {
             let head = &self.received[self.start..end];
-            self.incoming = Some(head::parse(head, content_max)?);
+            self.incoming = Some(head::parse(head, content_max, self.is_unix)?);
             self.start = end;
             self.searched = 0;
-            self.skipped_empty_line = false;
+            self.empty_lines = 0;
         }
         Ok(())
     }
@@ -140,10 +151,11 @@ impl Parser {
     /// The index in `received` at which the next head ends, if all of it has arrived.
     fn find_head_end(&mut self) -> Result<Option<usize>, ProtocolError> {
         // RFC 9112 §2.2: at least one empty line before the request line is to be ignored.
-        if !self.skipped_empty_line && self.received[self.start..].starts_with(b"\r\n") {
+        while self.empty_lines < EMPTY_LINES_MAX && self.received[self.start..].starts_with(b"\r\n")
+        {
             self.start += 2;
             self.searched = 0;
-            self.skipped_empty_line = true;
+            self.empty_lines += 1;
         }
         let bytes = &self.received[self.start..];
         // Look no further than the limit: the result must not depend on how much arrives at a time.

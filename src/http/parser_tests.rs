@@ -48,7 +48,9 @@ fn check(bytes: impl AsRef<[u8]>, expected: Expected<'_>) {
 #[test]
 fn a_plain_request_keeps_what_matters() {
     check("GET /a HTTP/1.1\r\nHost: h\r\n\r\n", Ok(("GET /a", "", true)));
-    check("\r\nGET /a HTTP/1.1\r\nHost: h\r\n\r\n", Ok(("GET /a", "", true)));
+    let lines = "\r\n".repeat(EMPTY_LINES_MAX);
+    check(format!("{lines}GET /a HTTP/1.1\r\nHost: h\r\n\r\n"), Ok(("GET /a", "", true)));
+    check("GET /\u{e9}?\u{e9} HTTP/1.1\r\nHost: h\r\n\r\n", Ok(("GET /\u{e9}?\u{e9}", "", true)));
     check("x-y /a HTTP/1.1\r\nhOsT:\th:80 \r\n\r\n", Ok(("x-y /a", "", true)));
     check("GET http://h/a HTTP/1.1\r\nHost: other\r\n\r\n", Ok(("GET http://h/a", "", true)));
     check(
@@ -85,7 +87,8 @@ fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
             "OPTIONS http://b/a HTTP/1.1\r\nHost: a\r\nIf-None-Match: *\r\nOrigin: x\r\n\
              Origin: y\r\nSec-Fetch-Site: none\r\nAccept: a/b, text/html\r\n\
              Prefer: a=\"b\r\nPrefer: wait=x, wait=9\r\nPrefer: wait=8\r\n\
-             Access-Control-Request-Method: PUT\r\nContent-Encoding: gzip\r\n\
+             Access-Control-Request-Method: PUT\r\nAccess-Control-Request-Headers: a\r\n\
+             access-control-request-headers: b\r\nContent-Encoding: gzip\r\n\
              Via: 1.1 colors-1\r\nVia: 1.1 Caddy\r\n\r\n"
         ),
         KeptFields {
@@ -99,6 +102,7 @@ fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
             prefer_wait: Some(9),
             sec_fetch_site: some("none"),
             preflight_method: some("PUT"),
+            preflight_fields: some("a, b"),
             asks_for_html: true,
             is_of_follower: true,
         }
@@ -282,9 +286,11 @@ fn only_the_versions_1_0_and_1_1_are_served() {
 fn malformed_lines_are_refused() {
     let line = || {
         Err(ProtocolError::malformed(
-            "the request line has to be method, target and HTTP/1.1, with one space between",
+            "the request line has to be method, target and HTTP/1.1, with one space between; a \
+             space in a name is %20",
         ))
     };
+    check("\r\n".repeat(EMPTY_LINES_MAX + 1), line());
     for request in [
         "GET /a\r\n\r\n",
         "GET  /a HTTP/1.1\r\n\r\n",
@@ -298,13 +304,21 @@ fn malformed_lines_are_refused() {
     ] {
         check(request, line());
     }
-    let escape = || {
+    check(
+        "GET /a#b HTTP/1.1\r\nHost: h\r\n\r\n",
         Err(ProtocolError::malformed(
-            "the request target has a character that belongs percent-encoded",
-        ))
-    };
-    check("GET /\u{e9} HTTP/1.1\r\nHost: h\r\n\r\n", escape());
-    check("GET /a#b HTTP/1.1\r\nHost: h\r\n\r\n", escape());
+            "the request target has a #, which belongs percent-encoded, as %23",
+        )),
+    );
+    for target in [&b"/\xe9"[..], b"/a?\xe9", b"/\xc3", b"/\xed\xa0\x80"] {
+        check(
+            [b"GET ", target, b" HTTP/1.1\r\nHost: h\r\n\r\n"].concat(),
+            Err(ProtocolError::malformed(
+                "the request line has bytes that are not UTF-8, as in Latin-1: percent-encode the \
+                 UTF-8",
+            )),
+        );
+    }
     check("\x16\x03\x01", Err(ProtocolError::malformed("this is not an HTTP request")));
     check(" GET", Err(ProtocolError::malformed("this is not an HTTP request")));
     check("GET /a HTTP/1.1\nHost: h\n\n", Err(ProtocolError::BARE_LINE_FEED));

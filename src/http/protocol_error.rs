@@ -47,9 +47,9 @@ impl ProtocolError {
     pub(super) const TRANSFER_ENCODING: Self =
         Self::malformed("Transfer-Encoding has to be \"chunked\" alone, and only on HTTP/1.1");
     /// When a chunk, its size line or a trailer field does not parse, or when one of these lines,
-    /// or extensions and trailer fields together, are too long (RFC 9112 §7.1).
+    /// or extensions, trailer fields and leading zeros together, are too long (RFC 9112 §7.1).
     pub(super) const CHUNK: Self = Self::malformed(
-        "the chunked content does not decode, or its extensions and trailers are too long",
+        "the chunked content does not decode, or its extensions, trailers and zeros are too long",
     );
     /// When the client ends its side of the connection in the middle of a request (RFC 9112 §8).
     pub(crate) const UNEXPECTED_EOF: Self =

@@ -58,6 +58,8 @@ pub(crate) struct KeptFields {
     /// Access-Control-Request-Method, which makes an OPTIONS request a preflight (Fetch standard,
     /// CORS protocol).
     pub(crate) preflight_method: Option<String>,
+    /// Access-Control-Request-Headers: the fields that the page wants to send.
+    pub(crate) preflight_fields: Option<String>,
     /// Accept names `text/html`, as when a browser opens the page.
     pub(crate) asks_for_html: bool,
     /// Via names a service: the request is of one that follows this one.
@@ -138,6 +140,7 @@ impl Request {
             &fields.origin,
             &fields.sec_fetch_site,
             &fields.preflight_method,
+            &fields.preflight_fields,
         ];
         let texts = texts.into_iter().flatten().map(String::len).sum::<usize>();
         self.target.len() + size_of::<KeptFields>() + texts

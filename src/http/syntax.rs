@@ -11,6 +11,11 @@ pub(super) fn is_tchar(byte: &u8) -> bool {
         || matches!(byte, b'^'..=b'`' | b'|' | b'~')
 }
 
+/// Whether this is a token (RFC 9110 §5.6.2).
+pub(crate) fn is_token(text: &str) -> bool {
+    !text.is_empty() && text.as_bytes().iter().all(is_tchar)
+}
+
 /// Splits an absolute-form target into authority and path with query (RFC 9112 §3.2.2). The scheme
 /// is `http` or `https`, in any case (RFC 3986 §3.1). `None` for any other target.
 pub(crate) fn split_absolute_form(target: &str) -> Option<(&str, &str)> {

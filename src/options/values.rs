@@ -155,22 +155,33 @@ impl BasePath {
     }
 }
 
-/// Parses an origin of `--allow-origin`: `http` or `https`, `://`, host and port, spelled as
-/// browsers do. They use lower case, and leave out the default port (RFC 6454 §6.2).
+/// Parses an origin of `--allow-origin`: scheme, `://`, host and port, spelled as browsers do. They
+/// leave out the default port, and write http and https in lower case (RFC 6454 §6.2). Pages of
+/// programs have schemes of their own, and hosts that no browser changes.
 pub(super) fn parse_origin(text: &str) -> Result<String, String> {
     if text.contains('*') {
         return Err("there is no wildcard: give each origin, as in https://example.org".to_owned());
     }
-    let host = match text.split_once("://") {
-        Some(("http", host)) if !host.ends_with(":80") => host,
-        Some(("https", host)) if !host.ends_with(":443") => host,
-        _ => "",
+    let is_lower_case = || !text.bytes().any(|byte| byte.is_ascii_uppercase());
+    let is_valid = match text.split_once("://") {
+        Some(("http", host)) => !host.ends_with(":80") && is_lower_case() && is_host(host),
+        Some(("https", host)) => !host.ends_with(":443") && is_lower_case() && is_host(host),
+        Some((scheme, host)) => is_scheme(scheme) && is_host(host),
+        None => false,
     };
-    let is_lower_case = !host.bytes().any(|byte| byte.is_ascii_uppercase());
     let fix = "give scheme, host and, unless it is the scheme's own, port, as a browser does: \
-               lower case and without a path, as in https://example.org";
-    let is_valid = is_lower_case && Host::parse(host.as_bytes()).is_some();
+               lower case and without a path, as in https://example.org or tauri://localhost";
     is_valid.then(|| text.to_owned()).ok_or_else(|| fix.to_owned())
+}
+
+fn is_host(text: &str) -> bool {
+    Host::parse(text.as_bytes()).is_some()
+}
+
+/// Whether this is a scheme (RFC 3986 §3.1) in lower case.
+fn is_scheme(text: &str) -> bool {
+    let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-.".contains(c);
+    text.starts_with(|c: char| c.is_ascii_lowercase()) && text.chars().all(is_allowed)
 }
 
 /// Parses a host name of `--allow-host`: letters, digits, `-`, `.` and `_`; no port, no path.
@@ -359,6 +370,11 @@ mod tests {
             "http://[::1]:81",
             "http://[::1]",
             "https://a.:80",
+            "tauri://localhost",
+            "capacitor://localhost",
+            "app://obsidian.md",
+            "chrome-extension://aapocclcgogkmnckokdopfmhonfmgoek",
+            "ms-appx-web://Example:80",
         ] {
             assert_eq!(parse_origin(good).as_deref(), Ok(good));
         }
@@ -375,6 +391,13 @@ mod tests {
             "http://[::1]:80",
             "https://[A::]",
             "https://*.example.org",
+            "tauri://*",
+            "file://",
+            "://localhost",
+            "Tauri://localhost",
+            "1a://localhost",
+            "tauri://localhost/",
+            "tauri:localhost",
         ] {
             assert!(parse_origin(bad).is_err(), "{bad:?}");
         }

@@ -142,7 +142,7 @@ impl Connection {
             socket,
             peer,
             checks_host,
-            parser: Parser::default(),
+            parser: Parser::new(peer.is_none()),
             output: Output::default(),
             state: State::Receiving { since: now },
             had_no_request: true,

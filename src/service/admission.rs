@@ -6,10 +6,7 @@ use tiny_http::{Method, StatusCode};
 
 use super::matcher::{self, Operation, Target};
 use super::{Service, origin};
-use crate::http::{Challenge, Content, METHODS, Request, Response, is_safe};
-
-/// The fields that a page of an allowed origin may send.
-const ALLOWED_FIELDS: &str = "Accept, Authorization, Content-Type, If-Match, If-None-Match, Prefer";
+use crate::http::{Challenge, Content, METHODS, Request, Response, is_safe, is_token};
 
 /// For how many seconds a browser may use the response to a preflight again.
 const PREFLIGHT_SECONDS: &str = "600";
@@ -74,9 +71,15 @@ impl Service {
         if request.is_preflight() && origin::allowed_origin(&self.options, request).is_some() {
             fields.extend([
                 ("Access-Control-Allow-Methods", allow.into()),
-                ("Access-Control-Allow-Headers", ALLOWED_FIELDS.into()),
                 ("Access-Control-Max-Age", PREFLIGHT_SECONDS.into()),
             ]);
+            // Whatever fields a page sends, those that the service does not know do nothing.
+            let asked = request.kept().preflight_fields.as_deref().unwrap_or_default();
+            let names: Vec<_> =
+                asked.split(',').map(str::trim).filter(|name| is_token(name)).collect();
+            if !names.is_empty() {
+                fields.push(("Access-Control-Allow-Headers", names.join(", ").into()));
+            }
         }
         Response {
             fields,

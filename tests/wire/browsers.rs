@@ -93,12 +93,13 @@ fn pages_of_the_service_and_of_allowed_origins_and_other_programs_may_change_the
         "Host: localhost:8080\r\nSec-Fetch-Site: same-origin\r\nOrigin: http://localhost:8080\r\n",
         "Host: localhost:8080\r\nOrigin: http://localhost:8080\r\n",
         "Host: localhost\r\nSec-Fetch-Site: cross-site\r\nOrigin: https://friend.example\r\n",
+        "Host: localhost\r\nSec-Fetch-Site: cross-site\r\nOrigin: app://obsidian.md\r\n",
         // programs need no field, and no content type
         "Host: 127.0.0.1:8080\r\nAccept: text/html\r\n",
         "Host: 127.0.0.1:8080\r\nContent-Type: application/x-www-form-urlencoded\r\n",
         "Host: 127.0.0.1:8080\r\nContent-Type: ?\r\n",
     ] {
-        let server = Server::start(&["--allow-origin", "https://friend.example"]);
+        let server = Server::start(&["--allow-origin", "https://friend.example,app://obsidian.md"]);
         check_changes(&server, fields, [201, 200, 200]);
     }
 }
@@ -109,10 +110,18 @@ fn pages_of_allowed_origins_are_told_what_they_may_send_and_read() {
     let origin = "Origin: https://friend.example\r\n";
     let asked = format!("{origin}Access-Control-Request-Method: PUT\r\n");
     let told = server.ask_with("OPTIONS", "/colors/red", &asked, "");
-    let fields = "Accept, Authorization, Content-Type, If-Match, If-None-Match, Prefer";
-    told.expect_field(204, "access-control-allow-headers", Some(fields));
+    told.expect_field(204, "access-control-allow-headers", None);
     let methods = "GET, HEAD, PUT, DELETE, OPTIONS";
     told.expect_field(204, "access-control-allow-methods", Some(methods));
+    // those of htmx and of Sentry, too, but nothing that is no name of a field
+    let asked =
+        format!("{asked}Access-Control-Request-Headers: hx-request,sentry-trace , a b,,x(\r\n");
+    let told = server.ask_with("OPTIONS", "/colors/red", &asked, "");
+    let fields = Some("hx-request, sentry-trace");
+    told.expect_field(204, "access-control-allow-headers", fields);
+    let foreign = asked.replace("friend.example", "foe.example");
+    let told = server.ask_with("OPTIONS", "/colors/red", &foreign, "");
+    told.expect_field(204, "access-control-allow-headers", None);
     let exposed = Some("ETag, Location, Preference-Applied");
     let read = server.ask_with("GET", "/colors", origin, "");
     read.expect_field(200, "access-control-expose-headers", exposed);

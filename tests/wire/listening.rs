@@ -169,6 +169,20 @@ fn a_file_on_which_somebody_listens_or_that_is_no_socket_is_not_replaced() {
 }
 
 #[test]
+fn host_may_be_empty_where_it_decides_nothing() {
+    let (_scratch, path) = socket();
+    let server = on_unix(&path, &[]);
+    // RFC 9112 §3.2: so does a client whose URL has no authority
+    let request = "GET /colors/red HTTP/1.1\r\nHost:\r\n\r\n";
+    let mut client = Client::on_unix(&path);
+    client.send(request).response().expect_status(200);
+    client.send(request.replace("Host", "Origin: http://\r\nHost")).response().expect_status(200);
+    let page = "DELETE /colors/red HTTP/1.1\r\nHost:\r\nOrigin: http://\r\n\r\n";
+    client.send(page).response().expect_status(403);
+    server.connect().send(request).response().expect_status(400);
+}
+
+#[test]
 fn of_two_starts_on_a_stale_file_one_has_it() {
     let (scratch, path) = socket();
     drop(UnixListener::bind(&path).unwrap());

@@ -54,7 +54,6 @@ fn a_color_that_nginx_does_not_reach_has_no_location() {
     for (name, escaped, status) in [
         ("../metrics", "..%2Fmetrics", 404),
         ("a/../../../b", "a%2F..%2F..%2F..%2Fb", 400),
-        ("\\u0000", "%00", 400),
         ("a//..b/", "a%2F%2F..b%2F", 200),
         ("...", "...", 200),
     ] {
