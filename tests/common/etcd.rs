@@ -23,7 +23,6 @@ struct Member {
     process: Option<Child>,
 }
 
-#[expect(dead_code, reason = "the tests of failures are to come")]
 impl Etcd {
     /// Starts so many members; `None` if etcd is not installed.
     pub(crate) fn start(members: usize) -> Option<Self> {

@@ -8,6 +8,8 @@ mod database_files;
 mod dump_and_check;
 mod durable;
 mod etcd;
+mod etcd_failures;
+mod etcd_histories;
 mod failing_disk;
 mod first_start;
 mod follow_recipes;

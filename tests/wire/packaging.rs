@@ -391,7 +391,8 @@ fn the_script_for_procd_has_it_start_the_service_with_the_options() {
     assert_eq!((code, printed), (Some(127), format!("chown nobody {directory}\n")));
 }
 
-const CI_SCRIPTS: &str = "boot container dist emulated foreign fuzz install package run schemathesis";
+const CI_SCRIPTS: &str =
+    "boot container dist emulated foreign fuzz install package run schemathesis";
 
 #[test]
 fn the_shell_scripts_are_clean() {

@@ -1,0 +1,162 @@
+//! A list in etcd when etcd fails: connections that break, members that are gone, answers that are
+//! none.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::common::etcd::Etcd;
+use crate::common::harness::{Server, colors, run, stored, wait_until};
+
+const SEED: &str = r##"[{"name":"red","value":"#f00"}]"##;
+
+/// Passes connections on to etcd, and breaks each off after some bytes of requests or of answers.
+fn break_connections(listener: &TcpListener, etcd: SocketAddr, breaks: &AtomicBool) {
+    let mut random = fastrand::Rng::with_seed(1);
+    for client in listener.incoming() {
+        let (client, upstream) = (client.unwrap(), TcpStream::connect(etcd).unwrap());
+        let mut copy = |from: &TcpStream, to: &TcpStream| {
+            let most = 1 << if breaks.load(Relaxed) { random.u32(7..19) } else { 60 };
+            let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+            thread::spawn(move || {
+                let _ = std::io::copy(&mut (&mut from).take(most), &mut to);
+                let _ = from.shutdown(Shutdown::Both);
+                let _ = to.shutdown(Shutdown::Both);
+            });
+        };
+        copy(&client, &upstream);
+        copy(&upstream, &client);
+    }
+}
+
+#[test]
+fn a_change_whose_answer_is_lost_is_made_once() {
+    static BREAKS: AtomicBool = AtomicBool::new(false);
+    let Some(etcd) = Etcd::start(1) else { return };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("etcd://{}/colors", listener.local_addr().unwrap());
+    let member = etcd.member(0);
+    thread::spawn(move || break_connections(&listener, member, &BREAKS));
+    let server = Server::with_data("[]", &url, &[]);
+    // Its changes come between a transaction and its repetition.
+    let other = Server::start(&["--data", &etcd.url("colors")]);
+    BREAKS.store(true, Relaxed);
+    let mut expected = Vec::new();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            (0..300).for_each(|number| {
+                let content = format!(r#"{{"name":"other","value":"{number}"}}"#);
+                other.ask("POST", "/colors", &content).expect_status(201);
+            });
+        });
+        let mut client = server.connect();
+        for number in 0..300 {
+            let color = format!(r#"{{"name":"own","value":"{number}"}}"#);
+            client.ask("POST", "/colors", &color).expect(201, &color);
+            expected.push(color);
+        }
+    });
+    let list: serde_json::Value = serde_json::from_str(&stored(&etcd.url("colors"))).unwrap();
+    let own = list["data"].as_array().unwrap().iter().filter(|color| color["name"] == "own");
+    let own: Vec<String> = own.map(ToString::to_string).collect();
+    assert_eq!(own, expected);
+}
+
+#[test]
+fn a_leader_that_is_killed_or_stopped_costs_time_and_no_change() {
+    let Some(mut etcd) = Etcd::start(3) else { return };
+    let server = Server::with_data(SEED, &etcd.url("colors"), &[]);
+    for round in 0..4 {
+        let leader = etcd.leader();
+        if round % 2 == 0 {
+            etcd.kill(leader)
+        } else {
+            etcd.signal(leader, Signal::STOP)
+        }
+        let content = format!(r#"{{"name":"{round}","value":""}}"#);
+        server.ask("POST", "/colors", &content).expect(201, &content);
+        if round % 2 == 0 {
+            etcd.start_member(leader)
+        } else {
+            etcd.signal(leader, Signal::CONT)
+        }
+        etcd.wait_until_healthy(leader);
+    }
+    assert_eq!(server.list().matches("name").count(), 5);
+}
+
+#[test]
+fn without_a_majority_reads_go_on_and_changes_fail_until_there_is_one() {
+    let Some(mut etcd) = Etcd::start(3) else { return };
+    let url = etcd.url("colors");
+    let server = Server::with_data(SEED, &url, &[]);
+    let list = server.list();
+    etcd.kill(0);
+    etcd.kill(1);
+    for (method, target) in [("DELETE", "/colors/red"), ("DELETE", "/colors/no")] {
+        let begun = Instant::now();
+        let refused = server.ask(method, target, "");
+        assert!(refused.message().starts_with("the change could not be saved: etcd does not"));
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    }
+    assert_eq!(server.list(), list);
+    let health = server.ask("GET", "/health", "");
+    health.expect_status(503);
+    let reason = "etcd does not answer: it has no leader, since most of its members do not answer";
+    assert!(health.content.contains(reason), "{health:?}");
+    let (code, _, error) = run(&mut colors(&["--check", "--data", &url]));
+    assert!(code == Some(1) && error.contains(reason), "{error}");
+    etcd.kill(2);
+    wait_until("the reason is another", || {
+        server.ask("GET", "/health", "").content.contains("refuses the connection")
+    });
+    (0..3).for_each(|member| etcd.start_member(member));
+    wait_until("it works again", || server.ask("GET", "/health", "").status == 200);
+    server.ask("POST", "/colors", r#"{"name":"a","value":""}"#).expect_status(201);
+    let log = server.stop();
+    assert!(log.contains("[ERROR] changes cannot be saved: etcd does not answer"), "{log}");
+    assert!(log.contains("[INFO] changes are saved again"), "{log}");
+}
+
+#[test]
+fn what_is_no_etcd_is_said_to_be_none_and_another_member_is_asked() {
+    let Some(etcd) = Etcd::start(1) else { return };
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n";
+    for (answer, reason) in [
+        (String::new(), "broke the connection"),
+        ("x".repeat(1000), "answers what etcd does not"),
+        (format!("{head}Content-Length: 2\r\n\r\n{{}}"), "answers what etcd does not"),
+        (format!("{head}Content-Length: 5\r\n\r\n[1,2]"), "answers what etcd does not"),
+        (format!("{head}Content-Length: 50\r\n\r\n{{\"header\":"), "the connection"),
+        ("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_owned(), "answers what etcd"),
+        ("nothing, and for long".to_owned(), "does not answer in time"),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn(move || {
+            let mut held = Vec::new();
+            for client in listener.incoming() {
+                let mut client = client.unwrap();
+                if answer.starts_with("nothing") {
+                    held.push(client);
+                    continue;
+                }
+                let _ = client.read(&mut [0; 4096]);
+                let _ = client.write_all(answer.as_bytes());
+                let _ = client.shutdown(Shutdown::Both);
+            }
+        });
+        let (code, _, error) =
+            run(&mut colors(&["--check", "--data", &format!("etcd://{address}/a")]));
+        assert_eq!(code, Some(1), "{error}");
+        assert!(error.contains(&format!("etcd does not answer: {address} ")), "{error}");
+        assert!(error.contains(reason), "{reason}: {error}");
+        let both = format!("etcd://{address},{}/colors", etcd.member(0));
+        let server = Server::with_data(SEED, &both, &[]);
+        server.ask("PUT", "/colors/red", "{}").expect_status(200);
+    }
+}

@@ -1,0 +1,186 @@
+//! Histories at three services that share a list in etcd, of which members and services are killed
+//! and stopped meanwhile: there has to be an order of the changes that explains every answer, and
+//! what is read at a service only goes forward.
+
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::common::client::{Client, request};
+use crate::common::etcd::Etcd;
+use crate::common::harness::{Server, SetOnDrop, eventually, figures};
+use crate::wire::histories::{Actor, Answer, Call, Operation, check};
+
+/// How long the histories go on.
+const TIME: Duration = Duration::from_secs(20);
+
+/// Kills and stops members of etcd and services, one at a time, until it is over. Returns how
+/// often.
+fn disturb(
+    etcd: &mut Etcd,
+    mut servers: Vec<Server>,
+    addresses: &Mutex<Vec<SocketAddr>>,
+    is_over: &AtomicBool,
+) -> u32 {
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut actions = 0;
+    while !is_over.load(Relaxed) {
+        let place = random.usize(..3);
+        let leader = if random.bool() { etcd.leader() } else { place };
+        let mut pause = |least, most| {
+            thread::park_timeout(Duration::from_millis(random.u64(least..most)));
+        };
+        match actions % 4 {
+            0 => {
+                etcd.kill(leader);
+                pause(100, 1000);
+                etcd.start_member(leader);
+                etcd.wait_until_healthy(leader);
+            }
+            1 => {
+                etcd.signal(leader, Signal::STOP);
+                pause(100, 2500);
+                etcd.signal(leader, Signal::CONT);
+                etcd.wait_until_healthy(leader);
+            }
+            2 => {
+                servers[place].signal(Signal::KILL);
+                servers[place] = Server::start(&["--data", &etcd.url("colors")]);
+                addresses.lock().unwrap()[place] = servers[place].address;
+            }
+            _ => {
+                servers[place].signal(Signal::STOP);
+                pause(50, 500);
+                servers[place].signal(Signal::CONT);
+            }
+        }
+        pause(50, 300);
+        actions += 1;
+    }
+    actions
+}
+
+/// Reads a list to which one color is added after another, at each service. It only grows.
+fn read_on(addresses: &Mutex<Vec<SocketAddr>>, is_over: &AtomicBool) -> usize {
+    let mut reads = 0;
+    let mut seen: Vec<(SocketAddr, Vec<u64>)> = vec![(([0; 4], 0).into(), Vec::new()); 3];
+    while !is_over.load(Relaxed) {
+        for (place, seen) in seen.iter_mut().enumerate() {
+            let address = addresses.lock().unwrap()[place];
+            let Ok(stream) = TcpStream::connect(address) else { continue };
+            let ask = request("GET", "/colors/count", "Host: localhost\r\n", "");
+            let Some(response) = Client::new(stream).try_ask(&ask) else { continue };
+            let json: serde_json::Value = serde_json::from_str(&response.content).unwrap();
+            let count = json["value"].as_str().map_or(0, |value| value.parse().unwrap());
+            if seen.0 != address {
+                *seen = (address, Vec::new());
+            }
+            assert!(seen.1.last().is_none_or(|last| *last <= count), "{seen:?} {count}");
+            seen.1.push(count);
+            reads += 1;
+        }
+    }
+    reads
+}
+
+#[test]
+fn every_history_at_services_that_share_an_etcd_has_an_order() {
+    let Some(mut etcd) = Etcd::start(3) else { return };
+    let url = etcd.url("colors");
+    let servers: Vec<_> = (0..3).map(|_| Server::with_data("[]", &url, &[])).collect();
+    let addresses = Mutex::new(servers.iter().map(|server| server.address).collect::<Vec<_>>());
+    let is_over = AtomicBool::new(false);
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        let _end = SetOnDrop(&is_over);
+        let disturbing = scope.spawn(|| disturb(&mut etcd, servers, &addresses, &is_over));
+        let (mut rounds, mut made, mut in_doubt) = (0, 0, 0);
+        while begun.elapsed() < TIME {
+            rounds += 1;
+            let actor = |place: usize, seed: u32| {
+                let address = addresses.lock().unwrap()[place % 3];
+                Actor::new(address, u64::from(seed))
+            };
+            // Another list each time, so that it needs a commit, behind which nothing that is in
+            // doubt can come.
+            let initial = vec![(0, rounds * 1000), (1, rounds * 1000 + 1)];
+            let mut place = 0;
+            eventually("the list is set", || {
+                place += 1;
+                let set = Operation::ReplaceAll(initial.clone(), None);
+                let call = actor(place, 0)?.call(set);
+                call.ended.filter(|(_, answer)| *answer != Answer::NotSaved)
+            });
+            let clients: Vec<Option<Actor>> =
+                (0..4).map(|client| actor(client, rounds * 4 + client as u32)).collect();
+            let mut calls: Vec<Call> = thread::scope(|scope| {
+                let start = |(client, actor): (u32, Actor)| {
+                    let first = rounds * 1000 + 10 * client + 10;
+                    scope.spawn(move || {
+                        let mut actor = actor;
+                        actor.calls(first..first + 4)
+                    })
+                };
+                let clients =
+                    (0..).zip(clients).filter_map(|(client, actor)| Some((client, actor?)));
+                let running: Vec<_> = clients.map(start).collect();
+                running.into_iter().flat_map(|client| client.join().unwrap()).collect()
+            });
+            // What is read may be older.
+            calls.retain(|call| !matches!(call.operation, Operation::Read(_) | Operation::ReadAll));
+            made += calls.len();
+            in_doubt += calls.iter().filter(|call| call.ended.is_none()).count();
+            // A refusal is the newest state, and a read at the same service is not older.
+            let last = eventually("the list is read", || {
+                place += 1;
+                let mut actor = actor(place, 0)?;
+                let refused = actor.call(Operation::Delete(9, None)).ended?.1;
+                if refused == Answer::NotFound {
+                    Some(actor.call(Operation::ReadAll))
+                } else {
+                    None
+                }
+            });
+            calls.push(last);
+            check(&initial, &mut calls);
+        }
+        is_over.store(true, Relaxed);
+        let actions = disturbing.join().unwrap();
+        figures(&format!(
+            "{rounds} histories, {made} changes, {in_doubt} in doubt, {actions} kills and stops"
+        ));
+        assert!(rounds > 20 && actions > 4, "{rounds} {actions}");
+    });
+}
+
+#[test]
+fn what_is_read_at_a_service_only_goes_forward() {
+    let Some(mut etcd) = Etcd::start(3) else { return };
+    let url = etcd.url("colors");
+    let seed = r#"[{"name":"count","value":"0"}]"#;
+    let servers: Vec<_> = (0..3).map(|_| Server::with_data(seed, &url, &[])).collect();
+    let addresses = Mutex::new(servers.iter().map(|server| server.address).collect::<Vec<_>>());
+    let is_over = AtomicBool::new(false);
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        let _end = SetOnDrop(&is_over);
+        let disturbing = scope.spawn(|| disturb(&mut etcd, servers, &addresses, &is_over));
+        let reading = scope.spawn(|| read_on(&addresses, &is_over));
+        let mut count = 0_u64;
+        while begun.elapsed() < TIME / 2 {
+            count += 1;
+            let address = addresses.lock().unwrap()[count as usize % 3];
+            let Ok(stream) = TcpStream::connect(address) else { continue };
+            let content = format!(r#"{{"value":"{count}"}}"#);
+            let put = request("PUT", "/colors/count", "Host: localhost\r\n", &content);
+            let _ = Client::new(stream).try_ask(&put);
+        }
+        is_over.store(true, Relaxed);
+        disturbing.join().unwrap();
+        assert!(reading.join().unwrap() > 100);
+    });
+}
