@@ -49,9 +49,9 @@ const HTML: &str = concat!(
 /// hash.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'sha256-",
-    "JaY5tvpqImaDIy7JrL6GVDgm1m1ZKLbwjC5SGAQnfL8=",
+    "NRJ/SdtmWnqKq5lut1Aotoba0l+HCyRGEaMMmErWFr8=",
     "'; style-src 'sha256-",
-    "AOuees41Dmsys88SG/xAPOsiS8Go0QzuYXsyhvI9cEg=",
+    "OybW7ttew7VtpCZsLZ5uSVPNgE6Csh+KujKgy62EGTA=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 );

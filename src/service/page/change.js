@@ -171,8 +171,11 @@ async function takeBack(from, kept) {
 	const last = from.pop();
 	if (!last) return;
 	try {
-		const {added} = await make(last.back, last.text, kept);
-		if (added && !document.activeElement.closest('input, select, dialog')) reach(added);
+		const {added} = last.back(list);
+		const made = make(last.back, last.text, kept);
+		// at once, as the focus may be elsewhere when the service has answered
+		if (added && !document.querySelector('dialog[open]')) reach(added);
+		await made;
 	} catch (error) {
 		tell();
 		if (error.all) return compare(error.all, 'Before', 'The list has changed since. This is what undoing would replace.');
