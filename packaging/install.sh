@@ -11,6 +11,7 @@ unset CDPATH
 cd "$(dirname "$0")"
 [ -e packaging ] || cd ..
 PREFIX=${PREFIX-/usr/local}
+PREFIX=${PREFIX%"${PREFIX##*[!/]}"}
 UNITS=${UNITS:-$PREFIX/lib/systemd/system}
 case $PREFIX in
 /usr | /usr/local) defaults=/etc/default/colors ;;

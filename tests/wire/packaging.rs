@@ -98,6 +98,20 @@ fn files(directory: &Path) -> Vec<(u32, String)> {
 }
 
 #[test]
+fn a_prefix_may_end_in_a_slash() {
+    let scratch = Scratch::new();
+    let (code, told, error) = install(&scratch.0, "/usr/local/", "/bin/false");
+    assert_eq!(code, Some(0), "{error}");
+    assert_eq!(files(&scratch.0), FILES.map(|(mode, path)| (mode, path.to_owned())));
+    let unit = scratch.0.join("usr/local/lib/systemd/system/colors.service");
+    let unit = fs::read_to_string(unit).unwrap();
+    assert!(
+        unit.contains("/usr/local/bin/colors") && !(told + &unit).contains("local//"),
+        "{unit}"
+    );
+}
+
+#[test]
 fn make_uninstall_removes_what_make_install_installed() {
     if !is_installed("make") {
         return;
