@@ -221,7 +221,7 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     let state = ServerState::new(workers, connections_max);
     let handles = WorkerHandle::all(&state).map_err(Failure::System)?;
     // FILE is made last: a start that gets no addresses or no threads makes no FILE.
-    let Opened { store, writer, watch, details, path, is_new } =
+    let Opened { store, writer, watch, details, path } =
         load::open(source, server::change_listener(&handles))?;
     // From here on, the first SIGTERM or SIGINT makes the accept loop return.
     is_starting.store(false, SeqCst);
@@ -238,7 +238,7 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     let mut accept_loop =
         AcceptLoop::new(shared, handles, listeners, &pool).map_err(Failure::System)?;
     // The start is logged now that it cannot fail any more: a failed one logs its error alone.
-    log_start(options, &endpoints, &details, is_new);
+    log_start(options, &endpoints, &details);
     if let Some(follower) = follower {
         let store = store.clone();
         pool.execute(move || follower.run(&store));
@@ -259,7 +259,7 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
 }
 
 /// Logs where the service listens, and what list it has.
-fn log_start(options: &Options, endpoints: &[Endpoint], details: &str, is_new: bool) {
+fn log_start(options: &Options, endpoints: &[Endpoint], details: &str) {
     let base = options.base_path.as_str();
     let place = |endpoint: &Endpoint| match endpoint {
         // The form in which nginx writes a unix socket and a path.
@@ -267,8 +267,7 @@ fn log_start(options: &Options, endpoints: &[Endpoint], details: &str, is_new: b
         _ => format!("{endpoint}{base}"),
     };
     let places: Vec<String> = endpoints.iter().map(place).collect();
-    let level = if is_new { log::Level::Warn } else { log::Level::Info };
-    log::log!(level, "listening on {} (colors {}, {details})", places[0], env!("BUILD_VERSION"));
+    log::info!("listening on {} (colors {}, {details})", places[0], env!("BUILD_VERSION"));
     places[1..].iter().for_each(|place| log::info!("listening on {place}"));
 }
 

@@ -67,9 +67,6 @@ pub(crate) struct Opened {
     pub(crate) details: String,
     /// FILE, without links; `None` if the list is in memory.
     pub(crate) path: Option<PathBuf>,
-    /// FILE was made now. The log warns of that: if a disk is not mounted, a start makes a new FILE
-    /// in its mount point.
-    pub(crate) is_new: bool,
 }
 
 /// Finds out where the list comes from. Reads the list unless FILE has one.
@@ -105,7 +102,7 @@ pub(crate) fn open(source: Source, notify: ChangeListener) -> Result<Opened, Fai
             let count = count(colors.len());
             let details = format!("{count} from {name}, in memory: changes are lost when it stops");
             let store = Store::in_memory(colors, notify);
-            Ok(Opened { store, writer: None, watch: None, details, path: None, is_new: false })
+            Ok(Opened { store, writer: None, watch: None, details, path: None })
         }
         Source::Database { given, path, seed, is_seed_given, lock } => {
             let failed = |error| unusable(&given, error);
@@ -118,7 +115,7 @@ pub(crate) fn open(source: Source, notify: ChangeListener) -> Result<Opened, Fai
             let details = format!("{} kept in {}, {origin}", count(colors.len()), given.display());
             let (store, writer) = Writer::new(engine, colors, notify);
             let (writer, path) = (Some(writer), Some(path));
-            Ok(Opened { store, writer, watch: None, details, path, is_new })
+            Ok(Opened { store, writer, watch: None, details, path })
         }
         Source::Etcd { place, seed, is_seed_given } => {
             let (colors, name) = seed.unzip();
@@ -129,7 +126,7 @@ pub(crate) fn open(source: Source, notify: ChangeListener) -> Result<Opened, Fai
             let details = format!("{} kept in {place}, {origin}", count(colors.len()));
             let (store, writer) = Writer::new(Box::new(engine), colors, notify);
             let (writer, watch) = (Some(writer), Some(watch));
-            Ok(Opened { store, writer, watch, details, path: None, is_new })
+            Ok(Opened { store, writer, watch, details, path: None })
         }
     }
 }

@@ -333,7 +333,9 @@ fn content_with_a_coding_is_refused_where_it_counts() {
 #[test]
 fn what_is_sent_instead_of_json_is_answered_with_what_to_send() {
     let form = r##"an object, as in {"name":"red","value":"#f00"}"##;
-    let not_json = format!("this is not JSON; send JSON, without a byte order mark: {form}");
+    let not_json = format!(
+        "this is not JSON; send JSON, with double quotes and without a byte order mark: {form}"
+    );
     for (content, expected) in [
         ("name=a&value=b", &not_json),
         ("name,value\nred,#f00\n", &not_json),

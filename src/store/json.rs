@@ -176,15 +176,39 @@ fn parse<'a, T: Deserialize<'a>>(
     needs: &str,
     form: &str,
 ) -> Result<T, JsonError> {
+    if is_utf16(content) {
+        let reason = format!("this is UTF-16; {needs} JSON in UTF-8: {form}");
+        return Err(JsonError::without_place(reason));
+    }
     let text = text(content)?;
     serde_json::from_str(text).map_err(|error| match first_byte(content) {
-        Some(b'{' | b'[') => error.into(),
+        Some(b'{' | b'[') => syntax_error(error, text),
         // It is JSON, but neither an object nor an array.
         _ if serde_json::from_str::<IgnoredAny>(text).is_ok() => error.into(),
         _ => JsonError::without_place(format!(
-            "this is not JSON; {needs} JSON, without a byte order mark: {form}"
+            "this is not JSON; {needs} JSON, with double quotes and without a byte order mark: \
+             {form}"
         )),
     })
+}
+
+/// Whether this begins as UTF-16 does: with its byte order mark, or with a character of ASCII. What
+/// PowerShell writes to a file is UTF-16.
+fn is_utf16(content: &[u8]) -> bool {
+    matches!(content, [0xFF, 0xFE, ..] | [0xFE, 0xFF, ..] | [0, 1..=0xFF, ..] | [1..=0xFF, 0, ..])
+}
+
+/// The error of the parser, with a hint if it stands at a single quote.
+fn syntax_error(error: serde_json::Error, text: &str) -> JsonError {
+    let mut error = JsonError::from(error);
+    let byte = error.place.as_ref().and_then(|Place { line, column }| {
+        let line = text.as_bytes().split(|byte| *byte == b'\n').nth(line.checked_sub(1)?)?;
+        line.get(column.checked_sub(1)?)
+    });
+    if byte == Some(&b'\'') {
+        error.reason += ", use double quotes";
+    }
+    error
 }
 
 fn first_byte(content: &[u8]) -> Option<u8> {
@@ -343,6 +367,34 @@ mod tests {
     }
 
     #[test]
+    fn an_error_knows_what_others_write_for_json() {
+        for (content, expected) in [
+            (
+                "{'name':\"a\"}",
+                "not valid JSON: key must be a string, use double quotes at line 1 column 2",
+            ),
+            (
+                "{\n\"name\":'a'}",
+                "not valid JSON: expected value, use double quotes at line 2 column 8",
+            ),
+            ("{\"name\":\"'\",a}", "not valid JSON: key must be a string at line 1 column 13"),
+            ("{\"name\":\"'\"}", "missing field `value` at line 1 column 12"),
+        ] {
+            create(content, Err(expected));
+        }
+        let list = from_list(b"[{'name':1}]").unwrap_err().to_string();
+        assert_eq!(list, "color 1: key must be a string, use double quotes at line 1 column 3");
+        let [little, big] = [u16::to_le_bytes, u16::to_be_bytes]
+            .map(|encode| "{}".encode_utf16().flat_map(encode).collect::<Vec<_>>());
+        for mark in [&b"\xff\xfe"[..], b""] {
+            for content in [&little, &big] {
+                let error = from_create(&[mark, content].concat()).unwrap_err().to_string();
+                assert_eq!(error, format!("this is UTF-16; send JSON in UTF-8: {COLOR_FORM}"));
+            }
+        }
+    }
+
+    #[test]
     fn an_update_takes_at_most_a_value() {
         update("", Ok(None));
         update("{}", Ok(None));
@@ -371,8 +423,9 @@ mod tests {
 
     #[test]
     fn the_error_of_a_list_says_which_color_is_wrong() {
-        let no_json =
-            format!("this is not JSON; send JSON, without a byte order mark: {LIST_FORMS}");
+        let no_json = format!(
+            "this is not JSON; send JSON, with double quotes and without a byte order mark: {LIST_FORMS}"
+        );
         for (text, expected) in [
             ("[\n {\"name\":\"a\"}\n]", "color 1: missing field `value` at line 2 column 13"),
             (

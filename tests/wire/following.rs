@@ -159,7 +159,7 @@ fn a_copy_outlives_its_writer_and_can_take_its_place() {
     let file = scratch.file("copy.db");
     let follower = follow(&writer, &["--data", &file, "--seed", "none.json"]);
     let log = follower.log();
-    assert!(log.contains(&format!("[WARN] listening on {} (", url(&follower))), "{log}");
+    assert!(log.contains(&format!("[INFO] listening on {} (", url(&follower))), "{log}");
     writer.ask("POST", "/colors", r#"{"name":"b","value":"2"}"#).expect_status(201);
     wait_for_list(&follower, &writer);
     follower.stop();

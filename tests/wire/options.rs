@@ -150,8 +150,11 @@ fn a_seed_that_is_no_list_is_spoken_of_as_a_file() {
         (" \n", format!("the file is empty; it needs {forms}")),
         (
             "a,b",
-            format!("this is not JSON; the file needs JSON, without a byte order mark: {forms}"),
+            format!(
+                "this is not JSON; the file needs JSON, with double quotes and without a byte order mark: {forms}"
+            ),
         ),
+        ("\0[\0]", format!("this is UTF-16; the file needs JSON in UTF-8: {forms}")),
         (
             "{}",
             format!(
