@@ -1,7 +1,7 @@
 //! What the service counts. The text that Prometheus reads is made in `service::monitoring`.
 //!
-//! Each [`Counter`] is written by one thread alone, so that workers write to no common cache line.
-//! `/metrics` shows the sums.
+//! Each worker has counters of its own, so that workers write to no common cache line. `/metrics`
+//! shows the sums.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
@@ -52,7 +52,7 @@ pub(crate) const FIRST_BOUND: u64 = 10_000;
 /// How many bounds there are. The last one is 10.5 s, for a sync of a slow disk.
 pub(crate) const BOUNDS: usize = 21;
 
-/// A number that one thread counts up and every thread may read.
+/// A number that is counted up.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -61,9 +61,8 @@ impl Counter {
         self.add(1);
     }
 
-    /// Adds `count` without a locked instruction. Only for the one thread that writes the counter.
     pub(crate) fn add(&self, count: u64) {
-        self.0.store(self.0.load(Relaxed).wrapping_add(count), Relaxed);
+        self.0.fetch_add(count, Relaxed);
     }
 
     pub(crate) fn get(&self) -> u64 {

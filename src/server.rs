@@ -11,7 +11,8 @@
 //!   for the kernel's network, the writer, long answers, and the other programs of the host: a
 //!   worker never sleeps under full load, so one that shares its processor is set aside for some
 //!   milliseconds at a time, and all its connections wait.
-//! - **One more** makes the answers that take long, one after the other.
+//! - **One more** makes the answers that take long, one after the other. It is the one that no
+//!   heartbeat depends on: many long answers are no fault.
 //! - **The writer**, with `--data`, saves changes and closes the storage. It waits for the disk,
 //!   for locks of other programs, and for its channel.
 //! - **The follower**, with `--follow`, asks the other service, and submits its list. It waits for

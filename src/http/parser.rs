@@ -67,8 +67,9 @@ impl Parser {
 
     /// Bytes of memory that count for the parser: its buffer, and the request that is not whole.
     pub(crate) fn memory(&self) -> usize {
-        self.received.capacity()
-            + self.incoming.as_ref().map_or(0, |incoming| incoming.request.memory())
+        // Names all fields, so that no new one that has a buffer is forgotten.
+        let Self { received, start: _, searched: _, empty_lines: _, is_unix: _, incoming } = self;
+        received.capacity() + incoming.as_ref().map_or(0, |incoming| incoming.request.memory())
     }
 
     /// The request whose head has arrived, and not all of its content. Once for each request.

@@ -273,13 +273,37 @@ impl Connection {
             _ => Transition::close(),
         });
         self.state = state;
-        let request = match &self.state {
-            State::AwaitingAnswer(pending) => counted_bytes(&pending.request),
-            // In `State::Watching`, the request is short: `Request::may_wait`.
-            _ => 0,
-        };
-        self.quota.set_memory(self.parser.memory() + self.output.memory() + request);
+        self.quota.set_memory(self.memory());
         next
+    }
+
+    /// Bytes of memory that count against the quota. Names all fields and states, as does what it
+    /// calls, so that no new one that has a buffer is forgotten.
+    fn memory(&self) -> usize {
+        let Self {
+            socket: _,
+            peer: _,
+            checks_host: _,
+            parser,
+            output,
+            state,
+            had_no_request: _,
+            received_at: _,
+            quota: _,
+        } = self;
+        let request = match state {
+            State::AwaitingAnswer(pending) => counted_bytes(&pending.request),
+            // The request is short: `Request::may_wait`.
+            State::Watching(_) => 0,
+            State::Receiving { .. } | State::Sending { .. } => 0,
+            State::Lingering { .. } | State::Closed => 0,
+        };
+        parser.memory() + output.memory() + request
+    }
+
+    /// Whether the answer or the outcome comes by mail.
+    pub(super) fn awaits_mail(&self) -> bool {
+        matches!(self.state, State::AwaitingAnswer(_))
     }
 
     /// When the connection is overdue; `None` while it awaits an answer.

@@ -102,8 +102,12 @@ impl Output {
     /// Bytes of memory that the output takes. Shared content does not count, and neither does the
     /// small buffer that is kept when all is sent.
     pub(super) fn memory(&self) -> usize {
-        let own = if let Content::Own(json) = &self.content { json.capacity() } else { 0 };
-        if self.buffer.is_empty() { 0 } else { self.buffer.capacity() + own }
+        let Self { buffer, content, sent: _, reading: _ } = self;
+        let own = match content {
+            Content::Own(json) => json.capacity(),
+            Content::None | Content::Shared(_) => 0,
+        };
+        if buffer.is_empty() { 0 } else { buffer.capacity() + own }
     }
 
     /// Notes that not all of the output could be sent.

@@ -58,7 +58,7 @@ struct Entry {
     /// What epoll watches the socket for. If empty, the socket is not in epoll.
     watched: EventFlags,
     /// Whether it is in the run queue, once. Until its turn, it gets no other event. Whoever is
-    /// overdue or evicted is found again. A connection that awaits mail is never in the queue.
+    /// overdue or evicted is found again.
     queued: bool,
 }
 
@@ -79,6 +79,15 @@ pub(super) struct Worker {
     run_queue: VecDeque<(u64, Event)>,
     /// When to look at the deadlines of all connections; `None` if no connection has one.
     next_check: Option<Instant>,
+}
+
+/// Puts a connection into the run queue, unless it is in it already. A connection that awaits mail
+/// is never in it: the mail is served whether it is or not.
+fn enqueue(queue: &mut VecDeque<(u64, Event)>, id: u64, entry: &mut Entry, event: Event) {
+    debug_assert!(!entry.connection.awaits_mail(), "{event:?} for a connection that awaits mail");
+    if !replace(&mut entry.queued, true) {
+        queue.push_back((id, event));
+    }
 }
 
 impl Worker {
@@ -235,10 +244,8 @@ impl Worker {
     /// Puts connections into the run queue, each with this event, unless they are in it already.
     fn queue_all(&mut self, ids: Vec<u64>, event: Event) {
         for id in ids {
-            if let Some(entry) = self.connections.get_mut(&id)
-                && !replace(&mut entry.queued, true)
-            {
-                self.run_queue.push_back((id, event));
+            if let Some(entry) = self.connections.get_mut(&id) {
+                enqueue(&mut self.run_queue, id, entry, event);
             }
         }
     }
@@ -278,9 +285,7 @@ impl Worker {
         let wanted = match next {
             Next::Epoll(flags) => flags,
             Next::Queue => {
-                debug_assert!(!entry.queued, "its turn has come, or it awaited mail");
-                entry.queued = true;
-                self.run_queue.push_back((id, Event::Turn));
+                enqueue(&mut self.run_queue, id, entry, Event::Turn);
                 entry.watched
             }
             Next::Close => return drop(self.connections.remove(&id)),

@@ -201,6 +201,32 @@ fn at_the_connection_limit_a_client_that_goes_on_reading_is_not_closed() {
     );
 }
 
+#[test]
+fn a_connection_that_awaits_mail_is_never_in_the_run_queue() {
+    let mut worker = worker("#f00");
+    let (mut client, socket) = UnixStream::pair().unwrap();
+    let head = "PUT /colors HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n";
+    client.write_all((head.to_owned() + "[]").as_bytes()).unwrap();
+    add(&worker, socket);
+    wake(&mut worker);
+    worker.pool.join();
+    // the client sends more, the list changes, and time passes
+    client.write_all(head.as_bytes()).unwrap();
+    worker.shared.service.state.set_phase(Phase::Stopping);
+    let late = Instant::now() + Duration::from_secs(1000);
+    pass_at(&mut worker, late, |worker, context| {
+        worker.serve(1, Event::Socket, context);
+        worker.serve(1, Event::Evicted, context);
+        worker.serve_mail(Mail::TokensChanged, context);
+        worker.end_overdue(late, context);
+    });
+    assert!(worker.connections[&1].connection.awaits_mail());
+    assert!(worker.run_queue.is_empty() && !worker.connections[&1].queued);
+    // the answer has come meanwhile
+    wake(&mut worker);
+    client.read_exact(&mut [0; 12]).unwrap();
+}
+
 /// Takes what has come to the inbox, and serves the run queue.
 fn wake(worker: &mut Worker) {
     let events = [epoll::Event { flags: EventFlags::IN, data: EventData::new_u64(INBOX) }];

@@ -25,7 +25,7 @@ request.
 colors_http_request_duration_seconds histogram Time to answer a request that the service has received; \
 durable: changes with --data, also those that leave nothing to save, such as a 404 or a 412.
 colors_connections gauge Open connections.
-colors_connections_max gauge Most connections at a time; further clients wait.
+colors_connections_max gauge Connections above which stalled ones are closed.
 colors_requests_waiting gauge Requests that wait for a change of the list.
 colors_connections_closed_total counter Connections closed by the service, by reason: idle; \
 request: not received in time; unread: a response; old_list, no_room: memory and connections.
