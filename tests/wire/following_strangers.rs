@@ -188,7 +188,7 @@ fn failures_that_differ_or_alternate_fill_no_log() {
             stream.write_all(response("200 OK", "", &content).as_bytes())
         });
         let follower = Server::start(&["--follow", &format!("http://{address}")]);
-        wait_until("it has asked some times", || requests.load(Relaxed) > 13);
+        wait_until("it has asked some times", || requests.load(Relaxed) > 2 * lines + 3);
         let log = follower.stop();
         assert_eq!(log.matches("[WARN] cannot follow ").count(), lines, "{log}");
         assert!(log.matches(" is followed again").count() <= lines, "{log}");
