@@ -40,6 +40,11 @@ fn edits_within(
             Some((_, wanted)) => edits.push(Edit::Update(id, wanted.clone())),
             None => edits.push(Edit::Remove(id, color.clone())),
         }
+        // To replace the list writes each color of `new`. A short list costs no edit for each color
+        // of a long one.
+        if edits.len() > new.len() {
+            return None;
+        }
     }
     if suffix > 0 && wanted.peek().is_some() {
         return None;
@@ -50,7 +55,6 @@ fn edits_within(
         edits.push(Edit::Append(id, color.clone()));
         next_id = id.checked_add(1);
     }
-    // To replace the list writes each color of `new`.
     (edits.len() <= new.len()).then_some(edits)
 }
 
