@@ -49,7 +49,7 @@ const HTML: &str = concat!(
 /// hash.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'sha256-",
-    "NRJ/SdtmWnqKq5lut1Aotoba0l+HCyRGEaMMmErWFr8=",
+    "SuxN9w6jdCAH84qyVEmVgh5qvm9do270rr9XnrCyoL8=",
     "'; style-src 'sha256-",
     "OybW7ttew7VtpCZsLZ5uSVPNgE6Csh+KujKgy62EGTA=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \

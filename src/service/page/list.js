@@ -98,12 +98,14 @@ function found(query) {
 	const look = [query, `rgb(${query})`, `rgb${query}`, /\d/.test(query) ? `#${query}` : ''].map(lookOf).find(({css}) => css);
 	const words = (look ? [query] : query.split(/\s+/)).map(plain);
 	const textOf = entry => entry.text ??= `${plain(entry.name)}\n${plain(entry.value)}`;
-	const isEqual = ({value}) => look && in8Bits(lookOf(value)) === in8Bits(look);
+	const same = look && in8Bits(look);
+	const isEqual = ({value}) => look && in8Bits(lookOf(value)) === same;
 	const isHit = entry => isEqual(entry) || words.every(word => textOf(entry).includes(word));
 	const having = sort(entries.filter(isHit));
 	const exact = having.filter(entry => textOf(entry).startsWith(`${plain(query)}\n`));
-	const near = look ? nearest(look, entries.filter(entry => !isHit(entry))).slice(0, NEAREST) : [];
-	return [[...new Set([...exact, ...having.filter(isEqual), ...having])], near];
+	const sorted = new Set([...exact, ...having.filter(isEqual), ...having]);
+	const near = look ? nearest(look, entries.filter(entry => !sorted.has(entry))).slice(0, NEAREST) : [];
+	return [[...sorted], near];
 }
 
 /* Sorts colors by how far they are from a look in OKLab (CSS Color 4 §9), and then in alpha. A browser rounds by less than 1e-5, and one step of 8 bits is more than 7e-5. */
