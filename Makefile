@@ -15,16 +15,12 @@ uninstall:
 dist:
 	packaging/dist archives $(ARCH)
 
-# beside them: the image for containers, of the same processors
-image: dist
-	packaging/dist image
-
-# and what is inside the program, in the format of CycloneDX
-sbom:
-	packaging/dist sbom
+# all that a release has, for all processors
+release:
+	packaging/dist release
 
 # measures again all that README.md and docs/performance.md show, draws the plots, and puts the tables there
 figures:
 	ulimit -n 20000 && cargo run --release --manifest-path benches/Cargo.toml -- all
 
-.PHONY: build install uninstall dist image sbom figures
+.PHONY: build install uninstall dist release figures
