@@ -7,11 +7,11 @@
 //! cannot know yet whether it is in a loop takes the place of no other.
 
 use std::collections::HashSet;
-use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::http::{rfc3339, service_ids, via_value};
+use crate::random;
 
 /// If a request fails this long after the last success, `/health` says so. While the other service
 /// holds a request, that is no failure.
@@ -51,7 +51,7 @@ struct Answers {
 
 impl FollowStatus {
     pub(crate) fn new(url: &str) -> Self {
-        let id = format!("{:016x}", RandomState::new().hash_one(()));
+        let id = random::id();
         let now = Instant::now();
         let answers = Answers {
             failure: None,

@@ -81,6 +81,8 @@
 //!   - `file_id`: which file is which
 //!   - `representation`: bytes with a tag that many share
 //!   - `conditions`: entity tags, and If-Match and If-None-Match on them
+//!   - `pool`: the threads, and their names
+//!   - `random`: ids that no other process has
 //!   - `signals`: stop the service, or have tokens read again
 //!   - `service_manager`: what systemd is told, heartbeats for its watchdog included
 //!   - `logging`: log lines, how many there may be, and the thread that writes them
@@ -140,6 +142,8 @@ mod load;
 mod logging;
 mod metrics;
 mod options;
+mod pool;
+mod random;
 mod representation;
 mod server;
 mod server_state;
@@ -149,13 +153,10 @@ mod signals;
 mod store;
 
 use std::io::{self, Write as _};
-use std::panic;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
-
-use threadpool::ThreadPool;
 
 use crate::failure::Failure;
 use crate::follower::Follower;
@@ -165,9 +166,6 @@ use crate::server::{AcceptLoop, Listener, Shared, WorkerHandle};
 use crate::server_state::ServerState;
 use crate::service::{LoadedTokens, Service, Tokens};
 use crate::signals::Signals;
-
-/// Bytes of stack of each thread of the pool. The deepest call needs a quarter of that.
-const STACK_BYTES: usize = 256 * 1024;
 
 /// How long after the signal the process stops waiting for the storage to be closed. A start
 /// waits longer for a predecessor that stops: `LOCK_TIME` in `sqlite/locks`.
@@ -217,7 +215,7 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     let has_watch = matches!(options.data, Some(DataPlace::Etcd(_)));
     let others = [options.data.is_some(), has_watch, follower.is_some()];
     let others = 1 + others.into_iter().filter(|is_there| *is_there).count();
-    let pool = start_pool(workers + others)?;
+    let pool = pool::start(workers + others).ok_or(Failure::Thread)?;
     let state = ServerState::new(workers, connections_max);
     let handles = WorkerHandle::all(&state).map_err(Failure::System)?;
     // FILE is made last: a start that gets no addresses or no threads makes no FILE.
@@ -226,11 +224,11 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     // From here on, the first SIGTERM or SIGINT makes the accept loop return.
     is_starting.store(false, SeqCst);
     if let Some(writer) = writer {
-        pool.execute(|| writer.run());
+        pool::run_named(&pool, "writer", || writer.run());
     }
     if let Some(watch) = watch {
         let store = store.clone();
-        pool.execute(move || watch.run(&store));
+        pool::run_named(&pool, "watch", move || watch.run(&store));
     }
     let followed = follower.as_ref().map(|follower| Arc::clone(&follower.followed));
     let service = Service::new(Arc::clone(options), store.clone(), tokens, followed, state);
@@ -241,7 +239,7 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     log_start(options, &endpoints, &details);
     if let Some(follower) = follower {
         let store = store.clone();
-        pool.execute(move || follower.run(&store));
+        pool::run_named(&pool, "follower", move || follower.run(&store));
     }
     log_advice(options, &endpoints, is_activated, loaded);
     let ended = accept_loop.run(&signals);
@@ -332,22 +330,4 @@ fn listen_all(options: &Options) -> Result<Vec<Listener>, Failure> {
         listeners.extend(opened.map_err(|error| Failure::Listen(endpoint.to_string(), error))?);
     }
     Ok(listeners)
-}
-
-/// Starts all threads but the main one, that of the log, and one while the service stops.
-fn start_pool(threads: usize) -> Result<ThreadPool, Failure> {
-    // The threadpool crate panics when it cannot start a thread. `Failure::Thread` reports that, so
-    // the panic itself is not logged.
-    let hook = panic::take_hook();
-    panic::set_hook(Box::new(|_| {}));
-    let build = || {
-        threadpool::Builder::new()
-            .num_threads(threads)
-            .thread_stack_size(STACK_BYTES)
-            .thread_name("pool".to_owned())
-            .build()
-    };
-    let pool = panic::catch_unwind(build);
-    panic::set_hook(hook);
-    pool.map_err(|_| Failure::Thread)
 }

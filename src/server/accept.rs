@@ -18,6 +18,7 @@ use super::listen::Listener;
 use super::worker::Worker;
 use super::{Shared, WorkerHandle};
 use crate::logging;
+use crate::pool;
 use crate::server_state::Phase;
 use crate::service_manager::{self, Watchdog};
 use crate::signals::Signals;
@@ -49,8 +50,9 @@ impl AcceptLoop {
         pool: &ThreadPool,
     ) -> io::Result<Self> {
         for handle in &workers {
+            let name = format!("worker-{}", handle.number);
             let worker = Worker::new(Arc::clone(&shared), handle.clone(), pool.clone())?;
-            pool.execute(|| worker.run());
+            pool::run_named(pool, &name, || worker.run());
         }
         let watchdog = Watchdog::from_env(Instant::now());
         Ok(Self { shared, workers, listeners, watchdog })

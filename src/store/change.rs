@@ -15,7 +15,7 @@ pub(crate) struct Change {
     conditions: Conditions,
 }
 
-/// The operations that change the list (docs/http.md, ColorList).
+/// The operations that change the list (docs/http.md, Colors).
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     /// Append this color.

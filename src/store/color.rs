@@ -23,7 +23,7 @@ pub(crate) struct Color {
 }
 
 /// The fields of a color: written exactly these, in this order. Read in any order, and further
-/// fields are ignored (docs/http.md, ColorList).
+/// fields are ignored (docs/http.md, Colors).
 #[derive(Deserialize, Serialize)]
 pub(crate) struct ColorFields<'a> {
     /// At most 4,096 bytes, may be empty, need not be unique.

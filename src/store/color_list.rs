@@ -22,7 +22,7 @@ const ENVELOPE: [&[u8]; 2] = [br#"{"data":["#, b"]}\n"];
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ColorList {
     /// By id, in the order of the list. In a database, the id is that of the row. Duplicates of a
-    /// name are entries like any other (docs/http.md, ColorList).
+    /// name are entries like any other (docs/http.md, Colors).
     colors: OrdMap<i64, Color>,
     /// The hash of each name, with the id of the first color whose name has that hash. The names
     /// themselves are only in the JSON.

@@ -86,7 +86,7 @@ fn shorten(reason: &str) -> String {
 }
 
 /// Reads the content of a create: an object with the strings `name` and `value`; further fields are
-/// ignored (docs/http.md, ColorList).
+/// ignored (docs/http.md, Colors).
 pub(crate) fn from_create(content: &[u8]) -> Result<Color, JsonError> {
     if content.is_empty() {
         return Err(JsonError::without_place(
@@ -99,7 +99,7 @@ pub(crate) fn from_create(content: &[u8]) -> Result<Color, JsonError> {
 /// Reads the content of an update: an object whose optional string `value` is the new value; `name`
 /// and the rest are ignored.
 ///
-/// No content at all means the same as `{}`: keep the value (docs/http.md, ColorList).
+/// No content at all means the same as `{}`: keep the value (docs/http.md, Colors).
 pub(crate) fn from_update(content: &[u8]) -> Result<Option<String>, JsonError> {
     #[derive(Deserialize)]
     struct Update {

@@ -2,7 +2,7 @@
 //! and links are right.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::common::harness::{Scratch, Server, colors, is_installed, wait_until};
@@ -276,6 +276,56 @@ fn every_link_leads_to_a_file_and_a_heading() {
             }
         }
     }
+}
+
+/// The sources in Rust below this directory, each with its path.
+fn sources(directory: &Path) -> Vec<(PathBuf, String)> {
+    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let mut sources = Vec::new();
+    for path in entries {
+        match path.extension() {
+            _ if path.is_dir() && !path.ends_with("target") => sources.extend(self::sources(&path)),
+            Some(extension) if extension == "rs" => {
+                let text = std::fs::read_to_string(&path).unwrap();
+                sources.push((path, text));
+            }
+            _ => {}
+        }
+    }
+    sources
+}
+
+#[test]
+fn every_section_that_a_comment_names_exists() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut count = 0;
+    for (path, source) in ["src", "tests", "examples", "fuzz"]
+        .into_iter()
+        .flat_map(|directory| sources(&root.join(directory)))
+    {
+        // a comment is one line, whatever lines it is written on
+        let comments = source.lines().filter_map(|line| line.trim_start().strip_prefix("//"));
+        let comments: Vec<_> = comments.map(|line| line.trim_start_matches(['/', '!'])).collect();
+        let text = comments.join("");
+        for reference in text.split("docs/").skip(1) {
+            let Some((file, rest)) = reference.split_once(".md") else { continue };
+            let (_, document) = DOCUMENTS
+                .into_iter()
+                .find(|(path, _)| *path == format!("docs/{file}.md"))
+                .unwrap_or_else(|| panic!("{}: docs/{file}.md", path.display()));
+            let Some(section) =
+                rest.strip_prefix(", ").filter(|section| section.starts_with(char::is_uppercase))
+            else {
+                continue;
+            };
+            let headings = document.lines().filter_map(|line| line.strip_prefix('#'));
+            let mut headings = headings.map(|rest| rest.trim_start_matches('#').trim());
+            let is_there = headings.any(|heading| section.starts_with(heading));
+            assert!(is_there, "{}: {file}.md has no {section:.40}", path.display());
+            count += 1;
+        }
+    }
+    assert!(count >= 10, "{count} references");
 }
 
 /// Where the package installs this file of the tree.

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Stdio;
 
 use crate::common::client::request;
-use crate::common::harness::{Scratch, Server, colors, own_environment, run};
+use crate::common::harness::{Scratch, Server, colors, own_environment, run, wait_until};
 
 /// The text of the one log line, without time and level.
 #[track_caller]
@@ -129,4 +129,22 @@ fn lines_to_a_journal_have_a_priority_and_neither_time_nor_level() {
     // the variable is inherited by what runs inside a service and logs elsewhere
     let log = first_line_with_journal("8:1");
     assert!(log.contains("Z [INFO] listening on "), "{log}");
+}
+
+#[test]
+fn threads_have_names_that_tell_them_apart() {
+    let writer = Server::start(&[]);
+    let url = format!("http://{}", writer.address);
+    let scratch = Scratch::new();
+    let data = scratch.file("colors.db");
+    let server = Server::start(&["--workers", "2", "--data", &data, "--follow", &url]);
+    let mut expected = ["follower", "log", "pool", "worker-0", "worker-1", "writer"].to_vec();
+    wait_until("all threads have begun", || {
+        let tasks = fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap();
+        let names =
+            tasks.map(|task| fs::read_to_string(task.unwrap().path().join("comm")).unwrap());
+        let names: Vec<String> = names.collect();
+        expected.retain(|name| !names.iter().any(|other| other.trim_end() == *name));
+        expected.is_empty()
+    });
 }

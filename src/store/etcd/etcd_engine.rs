@@ -1,6 +1,5 @@
 //! KEY in etcd as a storage engine: commits, what they have missed, and snapshots.
 
-use std::hash::{BuildHasher as _, RandomState};
 use std::mem::take;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -12,6 +11,7 @@ use super::format::{
 use super::gateway::{Gateway, KeyValue, Transaction, delete, get_range, has_revision, put};
 use super::position::{PAGE, Position};
 use super::watch::{News, Watch};
+use crate::random;
 use crate::store::engine::{Begun, Commit, Engine, Newer, Save, StorageError, Written};
 use crate::store::{ColorList, Edit};
 
@@ -145,7 +145,7 @@ impl EtcdEngine {
         let before = &self.position;
         let number = before.number + 1;
         let key = self.keys.entry(number);
-        let id = random_id();
+        let id = random::id();
         let value = write_entry(&id, is_snapshot, &self.written);
         let mut success = vec![put(&key, &value)];
         if is_snapshot {
@@ -304,18 +304,13 @@ fn create(
     }
     let success = vec![
         put(&keys.list(), &write_snapshot(0, seed)),
-        put(&keys.entry(0), &write_entry(&random_id(), true, b"")),
+        put(&keys.entry(0), &write_entry(&random::id(), true, b"")),
         // Left by a list whose snapshot somebody has deleted.
         delete(&keys.entry(1), &keys.log_end()),
     ];
     let compare = vec![has_revision(&keys.list(), 0)];
     let failure = Vec::new();
     Ok(gateway.ask(&Transaction { compare, success, failure }, deadline)?.succeeded)
-}
-
-/// A random id, which no other attempt at the same entry has.
-fn random_id() -> String {
-    format!("{:016x}", RandomState::new().hash_one(()))
 }
 
 impl Engine for EtcdEngine {
@@ -364,8 +359,7 @@ impl Engine for EtcdEngine {
         if let Commit::Done = commit
             && self.contended.is_some_and(|contended| contended.elapsed() < CONTENTION_TIME)
         {
-            let random = (RandomState::new().hash_one(()) >> 32) as f64 / 2_f64.powi(32);
-            let pause = begun.elapsed().mul_f64(1.0 + random);
+            let pause = begun.elapsed().mul_f64(1.0 + fastrand::f64());
             self.paused_until = Instant::now() + pause.min(PAUSE_MAX);
         }
         Ok(commit)
