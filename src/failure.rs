@@ -21,6 +21,8 @@ pub(crate) enum Failure {
     TokenFile(String, io::Error),
     /// When the system refuses to listen on an address or a socket file.
     Listen(String, io::Error),
+    /// When the service that `--health` asks does not answer with 200.
+    Unhealthy(String, String),
     /// When a socket that the service manager hands over cannot be used.
     Inherited(io::Error),
     /// When the answer of `--check` or `--dump` cannot be written to standard output.
@@ -64,6 +66,7 @@ impl fmt::Display for Failure {
                 "cannot listen on {endpoint}: {error}; choose another address, port or path with \
                  --listen"
             ),
+            Self::Unhealthy(place, reason) => write!(f, "no healthy service at {place}: {reason}"),
             Self::Inherited(error) => write!(
                 f,
                 "cannot use the sockets that LISTEN_FDS hands over: {error}; fix the .socket unit, \

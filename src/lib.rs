@@ -6,6 +6,7 @@
 //!
 //! - the program
 //!   - `lib`: from the start to the end, in reading order
+//!   - `health_check`: asks another process whether all is well
 //!   - `load`: where the list comes from at the start
 //!   - `follower`: gets the list of another service, and submits it as a change
 //!   - `follower/transport`: its connections, on which content must not stall
@@ -137,6 +138,7 @@ mod follower;
 #[cfg(fuzzing)]
 #[path = "../fuzz/seam/fuzzing.rs"]
 pub mod fuzzing;
+mod health_check;
 mod http;
 mod load;
 mod logging;
@@ -175,15 +177,16 @@ const STOP_TIME: Duration = Duration::from_millis(4500);
 /// is queued and closes the storage.
 const CLOSE_TIME: Duration = Duration::from_millis(500);
 
-/// Runs the service until it is told to stop, or runs `--check` or `--dump`. Exit codes: 0, 1 for a
+/// Runs the service until it is told to stop, or runs `--check`, `--dump` or `--health`. Exit codes: 0, 1 for a
 /// failure at run time, 2 for a mistake on the command line.
 pub fn main() -> ExitCode {
     let options = Arc::new(Options::read());
     // Removes variables from the environment, so there must be no other thread yet.
     let inherited = server::inherited(options.request_timeout);
     let started = logging::start(options.log_level).map_err(|_| Failure::Thread);
-    let ended = started.and_then(|()| match &options.data {
-        Some(place) if options.dump => load::dump(place),
+    let ended = started.and_then(|()| match (&options.health, &options.data) {
+        (Some(asked), _) => health_check::check(&options, asked),
+        (None, Some(place)) if options.dump => load::dump(place),
         _ if options.check => check(&options),
         _ => run(&options, inherited),
     });

@@ -16,14 +16,14 @@ use clap::{
     ValueEnum, ValueHint,
 };
 use log::LevelFilter;
-pub(crate) use values::{BasePath, DataPlace, Endpoint, EtcdPlace};
+pub(crate) use values::{Asked, BasePath, DataPlace, Endpoint, EtcdPlace};
 use values::{
     parse_host, parse_mode, parse_origin, parse_size, parse_time, parse_url, parse_workers,
 };
 
 /// The last paragraph of the help.
 const ENVIRONMENT: &str = "\
-Each option but --check and --dump can also be a variable: COLORS_ and its name, as in
+Each option but --check, --dump and --health can also be a variable: COLORS_ and its name, as in
 COLORS_MAX_BODY=64K or COLORS_READ_ONLY=true; several values with commas. The option overrides it.";
 
 /// The beginning of the name of every variable.
@@ -120,6 +120,11 @@ pub(crate) struct Options {
     #[arg(long, conflicts_with = "check", requires = "data")]
     pub(crate) dump: bool,
 
+    /// Ask the service there, or else at --listen, whether all is well
+    #[arg(long, value_name = "URL", num_args = 0..=1, default_missing_value = "")]
+    #[arg(value_parser = Asked::parse, conflicts_with_all = ["check", "dump"])]
+    pub(crate) health: Option<Asked>,
+
     /// Logged once the service listens.
     #[arg(skip)]
     pub(crate) warnings: Vec<String>,
@@ -151,7 +156,9 @@ impl Options {
     /// An option that asks for protection that the others do not give, and what is missing. Looks
     /// at the parsed values: many words and two sources mean the same.
     fn missing_protection(&self) -> Option<(&'static str, &'static str)> {
-        (self.private && self.token_file.is_none()).then_some(("private", "--token-file"))
+        // In a container, --health does not have the options of the service, but its variables.
+        let serves = self.health.is_none();
+        (serves && self.private && self.token_file.is_none()).then_some(("private", "--token-file"))
     }
 
     /// Whether SIGHUP is handled; otherwise it ends the process. The file of `--follow-token-file`
@@ -266,10 +273,10 @@ fn warnings(command: &Command) -> Vec<String> {
     warnings
 }
 
-/// The variable of an option. `None` for an option without a value, such as `--check`.
+/// The variable of an option. `None` for what does not tell how to serve, such as `--check`.
 fn variable_of(arg: &Arg) -> Option<String> {
-    let takes_values = arg.get_action().takes_values();
-    takes_values.then(|| format!("{PREFIX}{}", arg.get_id().as_str().to_ascii_uppercase()))
+    let is_setting = arg.get_action().takes_values() && arg.get_id() != "health";
+    is_setting.then(|| format!("{PREFIX}{}", arg.get_id().as_str().to_ascii_uppercase()))
 }
 
 fn bool_parser() -> impl TypedValueParser<Value = bool> {

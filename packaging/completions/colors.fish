@@ -24,6 +24,7 @@ debug\t''"
 complete -c colors -l access-log -d 'Log every request, or =changes: those that changed the list' -r -f -a "changes\t''
 true\t''
 false\t''"
+complete -c colors -l health -d 'Ask the service there, or else at --listen, whether all is well' -r -f
 complete -c colors -l check -d 'Check options and files; listens nowhere, changes no list'
 complete -c colors -l dump -d 'Print the list of --data as JSON, in use or not; recovers it first'
 complete -c colors -s h -l help -d 'Print help'

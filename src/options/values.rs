@@ -124,6 +124,26 @@ fn parse_member(text: &str) -> Option<String> {
     }
 }
 
+/// Whom `--health` asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// The service with the same options.
+    Own,
+    /// `http://`, a host, and perhaps a port and a base path, without slashes at its end; or
+    /// `unix:` and the path of a socket.
+    There(String),
+}
+
+impl Asked {
+    pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
+        match text.parse() {
+            _ if text.is_empty() => Ok(Self::Own),
+            Ok(Endpoint::Unix(_)) => Ok(Self::There(text.to_owned())),
+            _ => parse_url(text).map(Self::There),
+        }
+    }
+}
+
 /// The path that all resources sit below: empty, or `/` and segments without a trailing slash.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BasePath(String);

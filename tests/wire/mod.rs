@@ -16,6 +16,7 @@ mod follow_recipes;
 mod following;
 mod following_strangers;
 mod framing;
+mod health_check;
 mod histories;
 mod listening;
 mod litestream;
