@@ -110,6 +110,8 @@ pub(crate) fn open(source: Source, notify: ChangeListener) -> Result<Opened, Fai
             let (lock, is_new) =
                 sqlite::lock_or_make(&path, colors.as_ref(), lock).map_err(failed)?;
             let origin = origin(name.filter(|_| is_new), is_seed_given);
+            // Freed before the list is read from FILE, which takes as much memory.
+            drop(colors);
             let (database, colors) = Database::open(&given, &path, lock).map_err(failed)?;
             let engine = Box::new(SqliteEngine::new(database));
             let details = format!("{} kept in {}, {origin}", count(colors.len()), given.display());

@@ -128,7 +128,8 @@ fn what_only_its_readers_have_takes_limited_memory() {
     };
     // each version has two clients, and its own content in their outputs
     let read = |number: usize| {
-        let content = [(); 2].map(|()| shared.service.store.list.find("red").unwrap().json);
+        let red = shared.service.store.list.find("red").unwrap();
+        let content = [(); 2].map(|()| red.json.representation());
         let second = Duration::from_secs(number as u64);
         let readings = [(); 2].map(|()| Reading::new(shared, &content[0], now + second));
         (content, readings)

@@ -54,7 +54,10 @@ impl Service {
             Operation::Create => write(json::from_create(content).map(Action::Create)),
             Operation::ReplaceAll => write(json::from_list(content).map(Action::ReplaceAll)),
             Operation::ReadOne(name) => match find(&name) {
-                Some(color) => read_or_wait(request, color.json, || Subject::Color((*name).into())),
+                Some(color) => {
+                    let json = color.json.representation();
+                    read_or_wait(request, json, || Subject::Color((*name).into()))
+                }
                 None => Answer::Ready(no_such_color()),
             },
             Operation::Update(name) if request.kept().conditions.need_absence() => {
@@ -158,7 +161,8 @@ impl Service {
         let detail =
             |text: &dyn Fn() -> String| Cow::Owned(if is_logged { text() } else { String::new() });
         let changed = |color: Color, log_detail| {
-            let response = Response::new(StatusCode(200), Content::Shared(color.json));
+            let response =
+                Response::new(StatusCode(200), Content::Shared(color.json.representation()));
             Response { log_detail, is_change: true, ..response }
         };
         match outcome {

@@ -3,8 +3,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use memchr::memchr2;
 use serde::{Deserialize, Serialize};
 
+use crate::conditions::Tag;
 use crate::representation::Representation;
 
 /// Longest name in bytes of UTF-8. Percent-encoded, a name is at most three times as long, which
@@ -14,12 +16,66 @@ pub(super) const NAME_BYTES_MAX: usize = 4096;
 /// What comes before the name in the JSON of a color.
 const NAME_BEGIN: &[u8] = br#"{"name":"#;
 
+/// Longest JSON of a color, in bytes, that is kept without its tag. To compute the tag anew for each
+/// response takes a quarter of a microsecond.
+const SHORT_BYTES_MAX: usize = 128;
+
 /// A pointer to JSON, so that copies are cheap: a change of the list copies whole nodes of its
 /// tree, with all colors in them. Colors are equal if they have the same name and value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Color {
     /// Name and value as JSON, with a line feed at the end.
-    pub(crate) json: Arc<Representation>,
+    pub(crate) json: ColorJson,
+}
+
+/// The JSON of a color. Most of the memory of a long list is its short colors: a
+/// [`Representation`] would double what each of them takes.
+#[derive(Clone, Debug)]
+pub(crate) enum ColorJson {
+    /// At most [`SHORT_BYTES_MAX`].
+    Short(Arc<[u8]>),
+    Long(Arc<Representation>),
+}
+
+impl ColorJson {
+    fn new(json: &[u8]) -> Self {
+        match json.len() {
+            0..=SHORT_BYTES_MAX => Self::Short(json.into()),
+            _ => Self::Long(Arc::new(Representation::new(json))),
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Short(json) => json,
+            Self::Long(json) => json.bytes(),
+        }
+    }
+
+    pub(crate) fn tag(&self) -> Tag {
+        match self {
+            Self::Short(json) => Tag::of(json),
+            Self::Long(json) => json.tag(),
+        }
+    }
+
+    /// What a response has. That of a short color is a copy.
+    pub(crate) fn representation(&self) -> Arc<Representation> {
+        match self {
+            Self::Short(json) => Arc::new(Representation::new(&**json)),
+            Self::Long(json) => Arc::clone(json),
+        }
+    }
+}
+
+impl PartialEq for ColorJson {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Short(one), Self::Short(other)) => Arc::ptr_eq(one, other) || one == other,
+            (Self::Long(one), Self::Long(other)) => one == other,
+            _ => false,
+        }
+    }
 }
 
 /// The fields of a color: written exactly these, in this order. Read in any order, and further
@@ -41,7 +97,7 @@ impl Color {
         serde_json::to_writer(&mut json, &fields)
             .expect("strings always serialize, and a Vec takes every byte");
         json.push(b'\n');
-        Self { json: Arc::new(Representation::new(json)) }
+        Self { json: ColorJson::new(&json) }
     }
 
     /// The name, without parsing the value.
@@ -49,17 +105,21 @@ impl Color {
         #[derive(Deserialize)]
         struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
         let json = &self.json.bytes()[NAME_BEGIN.len()..];
-        let name = Name::deserialize(&mut serde_json::Deserializer::from_slice(json));
-        name.expect("it begins with a name").0
+        let text = &json[1..];
+        match memchr2(b'"', b'\\', text) {
+            // Most names have no escapes.
+            Some(end) if text[end] == b'"' => {
+                str::from_utf8(&text[..end]).expect("JSON is UTF-8").into()
+            }
+            _ => {
+                let name = Name::deserialize(&mut serde_json::Deserializer::from_slice(json));
+                name.expect("it begins with a name").0
+            }
+        }
     }
 
-    /// Whether the color has this name. Does not parse the JSON of a name without escapes.
     pub(super) fn is_named(&self, name: &str) -> bool {
-        let json = &self.json.bytes()[NAME_BEGIN.len() + 1..];
-        match json.iter().position(|byte| matches!(byte, b'"' | b'\\')) {
-            Some(end) if json[end] == b'"' => &json[..end] == name.as_bytes(),
-            _ => self.name() == name,
-        }
+        self.name() == name
     }
 
     /// Name and value, parsed from the JSON.

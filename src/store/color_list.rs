@@ -2,6 +2,7 @@
 //! same time for a list of any length. The writer makes changes on a clone, and readers keep the
 //! version with which they have begun. Knows no files and no mutex.
 
+use std::collections::VecDeque;
 use std::hash::{BuildHasher as _, RandomState};
 use std::mem::{replace, take};
 use std::sync::{Arc, OnceLock};
@@ -14,6 +15,10 @@ use crate::representation::Representation;
 /// Longest envelope, in bytes, that a worker makes itself, in a fifth of a millisecond with the
 /// tag. Longer ones are left to the pool.
 const MADE_AT_ONCE_BYTES_MAX: usize = 64 * 1024;
+
+/// How many items a leaf of imbl's trees has at most. If that changes, lists take more memory, and
+/// nothing else happens.
+const NODE_ITEMS: usize = 16;
 
 /// What comes before and after the colors in the envelope.
 const ENVELOPE: [&[u8]; 2] = [br#"{"data":["#, b"]}\n"];
@@ -62,20 +67,6 @@ impl Edit {
 }
 
 impl ColorList {
-    /// The list of these colors, by their ids.
-    pub(super) fn with_ids(colors: OrdMap<i64, Color>) -> Self {
-        let hasher = RandomState::new();
-        let bytes = colors.values().map(Color::json_len).sum();
-        let hash = |color: &Color| hasher.hash_one(&*color.name());
-        let mut ids: Vec<_> = colors.iter().map(|(id, color)| (hash(color), *id)).collect();
-        // Sorted, since insertions in random order miss the caches of the processor.
-        ids.sort_unstable();
-        let same = ids.chunk_by(|(one, _), (next, _)| one == next);
-        let index = same.clone().map(|same| same[0]).collect();
-        let duplicates = same.flat_map(|same| &same[1..]).copied().collect();
-        Self { colors, index, duplicates, hasher, bytes, envelope: Arc::default() }
-    }
-
     /// The number of colors, duplicates included.
     pub(crate) fn len(&self) -> usize {
         self.colors.len()
@@ -210,8 +201,52 @@ impl ColorList {
 impl FromIterator<Color> for ColorList {
     /// Gives the colors new ids, from 1 on.
     fn from_iter<I: IntoIterator<Item = Color>>(colors: I) -> Self {
-        Self::with_ids((1..).zip(colors).collect())
+        (1..).zip(colors).collect()
     }
+}
+
+impl FromIterator<(i64, Color)> for ColorList {
+    /// The list of these colors, by their ids.
+    fn from_iter<I: IntoIterator<Item = (i64, Color)>>(with_ids: I) -> Self {
+        let mut colors = OrdMap::new();
+        fill(with_ids.into_iter(), |(id, color)| colors.insert(id, color));
+        let hasher = RandomState::new();
+        let bytes = colors.values().map(Color::json_len).sum();
+        let hash = |color: &Color| hasher.hash_one(&*color.name());
+        let mut index = OrdMap::new();
+        let mut duplicates = OrdSet::new();
+        // A quarter of the hashes at a time, by their highest two bits: less memory to sort them in.
+        for part in 0..4 {
+            let ids = colors.iter().map(|(id, color)| (hash(color), *id));
+            let mut ids: Vec<_> = ids.filter(|(hash, _)| hash >> 62 == part).collect();
+            // Sorted, since insertions in random order miss the caches of the processor.
+            ids.sort_unstable();
+            let same = ids.chunk_by(|(one, _), (next, _)| one == next);
+            fill(same.clone().map(|same| same[0]), |(hash, id)| index.insert(hash, id));
+            fill(same.flat_map(|same| &same[1..]).copied(), |id| duplicates.insert(id));
+        }
+        Self { colors, index, duplicates, hasher, bytes, envelope: Arc::default() }
+    }
+}
+
+/// Inserts items in ascending order into a tree of imbl, and leaves its nodes full. In ascending
+/// order alone, they would be half full: a node with [`NODE_ITEMS`] is split in halves, and nothing
+/// comes to the first half any more. So the second half of each [`NODE_ITEMS`] is inserted once the
+/// node of the first half was split off.
+fn fill<T, R>(items: impl Iterator<Item = T>, mut insert: impl FnMut(T) -> R) {
+    const HALF: usize = NODE_ITEMS / 2;
+    let mut late = VecDeque::with_capacity(NODE_ITEMS);
+    for (place, item) in items.enumerate() {
+        if place % NODE_ITEMS >= HALF {
+            late.push_back(item);
+            continue;
+        }
+        insert(item);
+        if late.len() == NODE_ITEMS {
+            late.drain(..HALF).for_each(|item| drop(insert(item)));
+        }
+    }
+    late.into_iter().for_each(|item| drop(insert(item)));
 }
 
 /// Lists are equal if their colors are, whatever the ids.
@@ -233,7 +268,7 @@ mod tests {
     fn found(colors: &ColorList, name: &str) -> Option<Color> {
         let (id, found) = colors.find(name)?;
         let color = colors.get(id).unwrap();
-        assert!(Arc::ptr_eq(&found.json, &color.json));
+        assert_eq!(found.json.bytes().as_ptr(), color.json.bytes().as_ptr());
         Some(color.clone())
     }
 

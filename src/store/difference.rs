@@ -3,9 +3,16 @@
 use super::Color;
 use super::color_list::{ColorList, Edit};
 
+/// How many edits are worth it, to come to a list of this many colors. To replace the list writes
+/// each color of it. Each edit, and the nodes of the list that it copies, take as much memory as
+/// several short colors. And a short list costs no edit for each color of a long one.
+fn edits_max(colors: usize) -> usize {
+    colors.min(1024.max(colors / 32))
+}
+
 /// The edits that lead from `old` to a list with the colors of `new`. `None` if the whole list is
-/// better replaced: if there would be more edits than colors in `new`, or if no id is left for a
-/// color to append.
+/// better replaced: if there would be more edits than [`edits_max`], or if no id is left for a color
+/// to append.
 ///
 /// Walks both lists in order, so that duplicates of a name are colors like any other. If a color of
 /// `old` has the name of the next color of `new`, it stays or gets the new value. Otherwise it is
@@ -32,6 +39,7 @@ fn edits_within(
     let middle = |colors: &ColorList| prefix..colors.len() - suffix;
     let mut wanted = new.iter().take(middle(new).end).skip(prefix).peekable();
     let mut edits = Vec::new();
+    let edits_max = edits_max(new.len());
     for (id, color) in old.iter().take(middle(old).end).skip(prefix) {
         let is_same =
             |(_, wanted): &(i64, &Color)| *wanted == color || wanted.name() == color.name();
@@ -40,9 +48,7 @@ fn edits_within(
             Some((_, wanted)) => edits.push(Edit::Update(id, wanted.clone())),
             None => edits.push(Edit::Remove(id, color.clone())),
         }
-        // To replace the list writes each color of `new`. A short list costs no edit for each color
-        // of a long one.
-        if edits.len() > new.len() {
+        if edits.len() > edits_max {
             return None;
         }
     }
@@ -54,8 +60,11 @@ fn edits_within(
         let id = next_id?;
         edits.push(Edit::Append(id, color.clone()));
         next_id = id.checked_add(1);
+        if edits.len() > edits_max {
+            return None;
+        }
     }
-    (edits.len() <= new.len()).then_some(edits)
+    Some(edits)
 }
 
 #[cfg(test)]
@@ -119,7 +128,7 @@ mod tests {
             assert_eq!(edits(&old, &new), None, "{new:?}");
         }
         // Another program has used the highest possible id.
-        let full = ColorList::with_ids([(i64::MAX, Color::new("a", "1"))].into_iter().collect());
+        let full = ColorList::from_iter([(i64::MAX, Color::new("a", "1"))]);
         assert_eq!(edits(&full, &vec![("a", "1"), ("b", "1")]), None);
         let replaced = Some(vec![Edit::Update(i64::MAX, Color::new("a", "2"))]);
         assert_eq!(edits(&full, &vec![("a", "2")]), replaced);
@@ -141,8 +150,7 @@ mod tests {
             if random.bool() {
                 // Ids that other programs have chosen.
                 let ids = (-3..).step_by(random.usize(1..5));
-                let colors = ids.zip(old.iter().map(|(_, color)| color.clone()));
-                old = ColorList::with_ids(colors.collect());
+                old = ids.zip(old.iter().map(|(_, color)| color.clone())).collect();
             }
             let mut new = model.clone();
             let operations = random.usize(..4);

@@ -274,7 +274,7 @@ impl<'de> Deserialize<'de> for ColorList {
                     // serde_json takes line and column from the end of this text.
                     let wrong = |error| A::Error::custom(format_args!("color {number}: {error}"));
                     let color = array.next_element().map_err(wrong).transpose()?;
-                    Some(color.map(|Object(color)| color))
+                    Some(color.map(|Object::<Color>(color)| color))
                 });
                 colors.collect()
             }

@@ -4,7 +4,7 @@
 use std::io::Read as _;
 use std::time::Instant;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 
 use crate::common::client::request;
 use crate::common::harness::{Scratch, Server, stored, wait_until};
@@ -51,6 +51,27 @@ fn the_list_is_what_was_sent_in_order_with_duplicates_and_without_further_fields
         client.ask("PUT", "/colors", r#"[{"name":"a","value":"1"},{"name":"a","value":"2"}]"#);
         assert_eq!(client.ask("GET", "/colors/a", "").content, r#"{"name":"a","value":"1"}"#);
         assert!(client.ask("GET", "/health", "").content.contains(r#""colors":2,"#));
+    }
+}
+
+/// What docs/limits.md says, for the shortest colors, and 8 MiB for all else.
+#[test]
+fn a_list_and_the_one_that_it_replaces_take_twelve_times_the_content() {
+    const CONTENT: usize = 2 * 1024 * 1024;
+    let color = r#"{"name":"","value":""}"#;
+    // one color fewer each time, so that the lists differ
+    let list = |step: usize| {
+        format!(r#"{{"data":[{}]}}"#, vec![color; CONTENT / (color.len() + 1) - step].join(","))
+    };
+    let scratch = Scratch::new();
+    let limit = Some((12 * CONTENT + 8 * 1024 * 1024) as u64);
+    for data in [&[][..], &["--data", &scratch.file("colors.db")]] {
+        let server = Server::start(&[&["--max-body", "3000000"], data].concat());
+        let pid = Pid::from_raw(server.pid() as i32);
+        prlimit(pid, Resource::Data, Rlimit { current: limit, maximum: limit }).unwrap();
+        for step in 0..4 {
+            server.ask("PUT", "/colors", &list(step)).expect(200, &list(step));
+        }
     }
 }
 

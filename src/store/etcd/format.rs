@@ -2,7 +2,6 @@
 
 use std::io::Write as _;
 
-use imbl::OrdMap;
 use serde::Deserialize;
 
 use super::EtcdError;
@@ -86,7 +85,7 @@ fn read<'a, T: Deserialize<'a>>(key: &str, value: &'a [u8]) -> Result<T, EtcdErr
 /// Reads a snapshot: the number of its entry, and the list.
 pub(super) fn read_snapshot(key: &str, value: &[u8]) -> Result<(u64, ColorList), EtcdError> {
     let Snapshot { number, colors } = read(key, value)?;
-    Ok((number, ColorList::with_ids(colors.into_iter().collect())))
+    Ok((number, colors.into_iter().collect()))
 }
 
 pub(super) fn write_snapshot(number: u64, list: &ColorList) -> Vec<u8> {
@@ -172,10 +171,7 @@ impl Entry {
                     }
                     _ => return None,
                 },
-                WrittenEdit::ReplaceAll { list } => {
-                    let colors: OrdMap<i64, Color> = list.into_iter().collect();
-                    Edit::ReplaceAll(ColorList::with_ids(colors))
-                }
+                WrittenEdit::ReplaceAll { list } => Edit::ReplaceAll(list.into_iter().collect()),
             };
             list.apply(&edit);
             Some(edit)

@@ -1,9 +1,8 @@
 //! The table of colors in SQL: its schema and version, how its rows become a list, and how they are
 //! written. Knows no files and no locks.
 
-use imbl::OrdMap;
-use rusqlite::Connection;
 use rusqlite::types::FromSql;
+use rusqlite::{Connection, Row};
 
 use super::DatabaseError;
 use crate::store::color::NAME_BYTES_MAX;
@@ -59,27 +58,26 @@ pub(super) fn read_list(
     }
     check_schema(connection)?;
     let mut statement = connection.prepare("SELECT id, name, value FROM color ORDER BY id")?;
-    let mut rows = statement.query([])?;
-    let mut colors = OrdMap::new();
-    while let Some(row) = rows.next()? {
-        let id = row.get(0)?;
-        let wrong = |reason: &str| {
-            DatabaseError::Unusable(format!(
-                "the row of table color with id {id} is not a color: {reason}; correct it with \
-                 sqlite3"
-            ))
-        };
-        let text = |column| row.get_ref(column)?.as_str().map_err(|_| wrong("it is not UTF-8"));
-        let name = text(1)?;
-        let value = text(2)?;
-        if name.len() > NAME_BYTES_MAX {
-            return Err(wrong("its name is too long"));
-        }
-        let color = Color::new(name, value);
-        let known = known.get(id).filter(|known| **known == color);
-        colors.insert(id, known.cloned().unwrap_or(color));
+    statement.query_and_then([], |row| color_in(row, known))?.collect()
+}
+
+/// The color in a row, and its id.
+fn color_in(row: &Row<'_>, known: &ColorList) -> Result<(i64, Color), DatabaseError> {
+    let id = row.get(0)?;
+    let wrong = |reason: &str| {
+        DatabaseError::Unusable(format!(
+            "the row of table color with id {id} is not a color: {reason}; correct it with sqlite3"
+        ))
+    };
+    let text = |column| row.get_ref(column)?.as_str().map_err(|_| wrong("it is not UTF-8"));
+    let name = text(1)?;
+    let value = text(2)?;
+    if name.len() > NAME_BYTES_MAX {
+        return Err(wrong("its name is too long"));
     }
-    Ok(ColorList::with_ids(colors))
+    let color = Color::new(name, value);
+    let known = known.get(id).filter(|known| **known == color);
+    Ok((id, known.cloned().unwrap_or(color)))
 }
 
 /// Fails if the table is not [`SCHEMA`], or has a trigger. A constraint or a trigger may ignore or
