@@ -1,6 +1,10 @@
 //! Durable lists on a disk that fails or is full: what is refused, what stays, and how the service
 //! recovers.
 
+use std::fs;
+
+use rusqlite::Connection;
+
 use crate::common::harness::{Scratch, Server, stored, wait_until};
 use crate::common::process::on_log_of;
 use crate::wire::durable::{A, health, list_after_kill, not_saved};
@@ -18,11 +22,13 @@ fn a_change_whose_sync_fails_is_not_there_after_a_crash() {
             return;
         }
         let mut cause = "the disk reported an error".to_owned();
-        let mut logged = format!("[ERROR] changes cannot be saved: {cause} on sync");
+        let mut logged = format!("[ERROR] changes cannot be saved: {cause}");
         if is_lasting {
             cause += ", and the change may be in the list after a crash";
             logged +=
                 ", and another when the change was taken back: it may be in the list after a crash";
+        } else {
+            logged += " on sync";
         }
         server.ask("DELETE", "/colors/a", "").expect_message(500, &not_saved(&cause));
         logged += "\n";
@@ -37,6 +43,51 @@ fn a_change_whose_sync_fails_is_not_there_after_a_crash() {
         } else {
             assert_eq!(list_after_kill(server, &file), list);
         }
+    }
+}
+
+/// SQLite syncs FILE-wal, and then maps one more block of FILE-shm, which fails.
+#[test]
+fn a_change_that_is_refused_after_its_sync_is_erased_or_may_be_there() {
+    /// How many frames the first block of FILE-shm has room for.
+    const FRAMES: u64 = 4062;
+    for is_erased in [false, true] {
+        let (_scratch, file, server) = Server::kept("[]");
+        server.ask("POST", "/colors", A).expect_status(201);
+        let log = format!("{file}-wal");
+        let frames = || fs::metadata(&log).unwrap().len() / (24 + 4096);
+        // FILE-wal begins again when nobody reads it
+        let reader = Connection::open(&file).unwrap();
+        reader.execute_batch("BEGIN; SELECT * FROM color").unwrap();
+        let long = format!(r#"{{"name":"b","value":"{}"}}"#, "x".repeat(1_000_000));
+        while frames() + 300 < FRAMES {
+            server.ask("POST", "/colors", &long).expect_status(201);
+        }
+        let update = |value: u64| {
+            server.ask("PUT", "/colors/a", &format!(r#"{{"value":"{}"}}"#, 1000 + value))
+        };
+        while frames() < FRAMES {
+            update(frames()).expect_status(200);
+        }
+        assert_eq!(frames(), FRAMES, "an update is one frame");
+        // a frame is two writes
+        let writes = if is_erased { "trace=mmap" } else { "inject=pwrite64:error=EIO:when=3+" };
+        let shm = format!("{file}-shm");
+        let map = "inject=mmap:error=ENOMEM:when=1";
+        if !server.strace(
+            &["-o", "/dev/null", "-P", &log, "-P", &shm, "-e", map, "-e", writes]
+                .map(str::to_owned),
+        ) {
+            return;
+        }
+        let mut cause = "the disk reported an error".to_owned();
+        if !is_erased {
+            cause += ", and the change may be in the list after a crash";
+        }
+        update(0).expect_message(500, &not_saved(&cause));
+        drop(reader);
+        let list = list_after_kill(server, &file);
+        assert_eq!(list.contains(r#"{"name":"a","value":"1000"}"#), !is_erased);
     }
 }
 

@@ -121,8 +121,12 @@ impl fmt::Display for DatabaseError {
             ),
             Self::SyncFailed => f.write_str("the disk reported an error on sync"),
             Self::NotErased => f.write_str(
-                "the disk reported an error on sync, and another when the change was taken back: \
-                 it may be in the list after a crash",
+                "the disk reported an error, and another when the change was taken back: it may be \
+                 in the list after a crash",
+            ),
+            Self::Disk(ffi::SQLITE_IOERR_SHMMAP) => f.write_str(
+                "this file system has no shared memory maps; name a file on another one with \
+                 --data",
             ),
             Self::Disk(code) => write!(
                 f,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags, Params};
+use rusqlite::{Connection, OpenFlags, Params, ffi};
 
 use super::DatabaseError;
 use super::locks::{RETRY_PAUSE, retry_while_busy};
@@ -207,16 +207,18 @@ impl Database {
             self.files.note_committed();
             return Ok(());
         };
-        // After a failed sync, the refused commit may be whole in FILE-wal, and the next start
-        // would replay it. So another commit overwrites its first frame, and a replay stops there.
-        // To sync again would not be enough: a second sync may skip what the first one lost, but it
-        // writes the new frame.
+        // The refused commit may be whole in FILE-wal, and the next start would replay it: after a
+        // failed sync, and after a good one, since then SQLite has still to write to FILE-shm. So
+        // another commit overwrites its first frame, and a replay stops there. To sync again would
+        // not be enough: a second sync may skip what the first one lost, but it writes the new
+        // frame.
         self.roll_back();
         let is_erased = rewrite_page(&self.connection).is_ok();
-        Err(match refused.into() {
-            DatabaseError::SyncFailed if !is_erased => DatabaseError::NotErased,
-            refused => refused,
-        })
+        // With these, a write was refused, and so the last frame, which makes the commit whole.
+        let write_failed = [ffi::SQLITE_FULL, ffi::SQLITE_IOERR_WRITE];
+        let is_partial =
+            refused.sqlite_error().is_some_and(|error| write_failed.contains(&error.extended_code));
+        Err(if is_erased || is_partial { refused.into() } else { DatabaseError::NotErased })
     }
 
     /// Discards what was written since [`Database::begin`], and gives up the write lock.
