@@ -87,9 +87,10 @@ pub(crate) enum Storage {
     Durable(Sender<WriterMessage>, Arc<StorageStatus>),
 }
 
-/// Called with the outcome of a change: when readers see the change, and with `--data` only once it
-/// is durable, or when it could not be saved.
-pub(crate) type Deliver = Box<dyn FnOnce(Result<Outcome, StorageError>) + Send>;
+/// Called once for each commit with the outcomes of changes, each behind the id that its change was
+/// submitted with: when readers see the changes, and with `--data` only once they are durable, or
+/// when they could not be saved.
+pub(crate) type Deliver = dyn Fn(Vec<(u64, Result<Outcome, StorageError>)>) + Send + Sync;
 
 impl Store {
     /// A list that is in memory alone. [`Writer::new`] makes one with an engine.
@@ -111,15 +112,18 @@ impl Store {
         matches!(self.storage, Storage::Durable(..))
     }
 
-    /// Has the writer make a change. Without a writer, makes it at once, however long that takes.
-    pub(crate) fn submit(&self, change: Change, deliver: Deliver) {
+    /// Has the writer make changes, each with an id. Without a writer, makes them at once, however
+    /// long that takes.
+    pub(crate) fn submit(&self, changes: Vec<(u64, Change)>, deliver: &Arc<Deliver>) {
         match &self.storage {
             Storage::InMemory => {
-                deliver(Ok(self.list.change(&change)));
+                let made = |(id, change)| (id, Ok(self.list.change(&change)));
+                deliver(changes.into_iter().map(made).collect());
             }
             Storage::Durable(writer, _) => {
                 // Fails if the writer has ended. Then the service ends, and answers nobody.
-                let _ = writer.send(WriterMessage::Change(change, deliver, Instant::now()));
+                let deliver = Arc::clone(deliver);
+                let _ = writer.send(WriterMessage::Changes(changes, deliver, Instant::now()));
             }
         }
     }
@@ -134,10 +138,13 @@ impl Store {
 
     /// Makes a change, and waits until it is made. Fails if it cannot be saved.
     pub(crate) fn submit_and_wait(&self, change: Change) -> Result<(), StorageError> {
-        let (sender, outcome) = mpsc::channel();
-        self.submit(change, Box::new(move |outcome| drop(sender.send(outcome))));
+        let (sender, outcomes) = mpsc::channel();
+        let deliver: Arc<Deliver> = Arc::new(move |outcomes| drop(sender.send(outcomes)));
+        self.submit(vec![(0, change)], &deliver);
+        drop(deliver);
         // Without an outcome, the writer has ended, and the process is about to: nothing failed.
-        outcome.recv().map_or(Ok(()), |outcome| outcome.map(drop))
+        let outcomes = outcomes.recv().unwrap_or_default();
+        outcomes.into_iter().try_for_each(|(_, outcome)| outcome.map(drop))
     }
 
     /// Has the writer save what is queued and close the storage. After that, FILE alone is the

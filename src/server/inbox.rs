@@ -49,10 +49,16 @@ impl Inbox {
     }
 
     pub(super) fn post(&self, mail: Mail) {
+        self.post_all([mail]);
+    }
+
+    /// Wakes the worker once, and only if it has no mail yet.
+    pub(super) fn post_all(&self, mail: impl IntoIterator<Item = Mail>) {
         let was_empty = {
             let mut posted = self.mail.lock().unwrap_or_else(PoisonError::into_inner);
-            posted.push(mail);
-            posted.len() == 1
+            let was_empty = posted.is_empty();
+            posted.extend(mail);
+            was_empty
         };
         if was_empty {
             self.wake();

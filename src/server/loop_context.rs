@@ -13,6 +13,7 @@ use crate::http::Response;
 use crate::metrics::WorkerCounters;
 use crate::server_state::Phase;
 use crate::service::{Answer, Service};
+use crate::store::Change;
 
 /// What a connection needs of its worker in one pass of the event loop.
 pub(super) struct LoopContext<'a> {
@@ -31,6 +32,9 @@ pub(super) struct LoopContext<'a> {
     pub(super) scratch: &'a mut [u8],
     /// Requests that this pass has answered without another thread.
     pub(super) answered: u64,
+    /// Changes for the writer, by the id of the connection. They are submitted together at the end of
+    /// the pass: a commit of all of them costs one sync, as that of the first one would.
+    pub(super) changes: Vec<(u64, Change)>,
 }
 
 impl<'a> LoopContext<'a> {
@@ -43,7 +47,18 @@ impl<'a> LoopContext<'a> {
         scratch: &'a mut [u8],
     ) -> Self {
         let phase = shared.service.state.phase();
-        Self { shared, worker, pool, id: 0, phase, now, date, scratch, answered: 0 }
+        Self {
+            shared,
+            worker,
+            pool,
+            id: 0,
+            phase,
+            now,
+            date,
+            scratch,
+            answered: 0,
+            changes: Vec::new(),
+        }
     }
 
     /// The worker's counters.

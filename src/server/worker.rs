@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::mem::replace;
+use std::mem::{replace, take};
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, TryLockError};
@@ -22,6 +22,7 @@ use crate::http::Date;
 use crate::logging;
 use crate::metrics::Closing;
 use crate::server_state::Phase;
+use crate::store::Deliver;
 
 /// Time between two looks at all deadlines, unless an event brings the next look forward. So a
 /// deadline may be missed by this time, and by [`CATCH_UP_TIME`] more while all batches are full.
@@ -123,6 +124,10 @@ impl Worker {
     }
 
     fn serve_all(&mut self) {
+        let inbox = Arc::clone(&self.handle.inbox);
+        let deliver: Arc<Deliver> = Arc::new(move |outcomes| {
+            inbox.post_all(outcomes.into_iter().map(|(id, outcome)| Mail::Outcome(id, outcome)));
+        });
         let shared = Arc::clone(&self.shared);
         let handle = self.handle.clone();
         let pool = self.pool.clone();
@@ -153,6 +158,9 @@ impl Worker {
             phase = context.phase;
             if self.next_check.is_some_and(|check| check <= caught_up) {
                 self.end_overdue(caught_up, &mut context);
+            }
+            if !context.changes.is_empty() {
+                shared.service.store.submit(take(&mut context.changes), &deliver);
             }
             let end = Instant::now();
             context.counters().immediate.observe_each(context.answered, end - now);

@@ -26,8 +26,8 @@ const COMMIT_TIME: Duration = Duration::from_millis(50);
 
 /// What the store sends to the writer.
 pub(crate) enum WriterMessage {
-    /// A change, and when it came.
-    Change(Change, Deliver, Instant),
+    /// Changes, each with its id, what gets their outcomes, and when they came.
+    Changes(Vec<(u64, Change)>, Arc<Deliver>, Instant),
     /// Others may have changed the list.
     Look,
     /// Save the changes that came before, and close the storage. The sender gets what
@@ -35,8 +35,13 @@ pub(crate) enum WriterMessage {
     Close(Sender<Result<(), String>>),
 }
 
-/// A change that waits for its save, and when it came.
-type QueuedChange = (Change, Deliver, Instant);
+/// A change that waits for its save.
+struct QueuedChange {
+    change: Change,
+    id: u64,
+    deliver: Arc<Deliver>,
+    came: Instant,
+}
 
 /// Saves changes, on a thread of its own.
 pub(crate) struct Writer {
@@ -85,8 +90,11 @@ impl Writer {
             }
             for message in first.into_iter().chain(self.messages.try_iter()) {
                 match message {
-                    WriterMessage::Change(change, deliver, came) => {
-                        unsaved.push((change, deliver, came));
+                    WriterMessage::Changes(changes, deliver, came) => {
+                        let deliver = || Arc::clone(&deliver);
+                        let queued =
+                            |(id, change)| QueuedChange { change, id, deliver: deliver(), came };
+                        unsaved.extend(changes.into_iter().map(queued));
                     }
                     WriterMessage::Look => {}
                     WriterMessage::Close(sender) => closed = Some(sender),
@@ -96,8 +104,11 @@ impl Writer {
                 self.look_or_retry();
             } else if !unsaved.is_empty() {
                 let outcomes = self.save(&unsaved);
-                for ((_, deliver, _), outcome) in unsaved.drain(..outcomes.len()).zip(outcomes) {
-                    deliver(outcome);
+                let saved: Vec<_> = unsaved.drain(..outcomes.len()).collect();
+                let mut outcomes = outcomes.into_iter();
+                for of_one in saved.chunk_by(|a, b| Arc::ptr_eq(&a.deliver, &b.deliver)) {
+                    let ids = of_one.iter().map(|queued| queued.id);
+                    (of_one[0].deliver)(ids.zip(outcomes.by_ref()).collect());
                 }
             }
         }
@@ -106,7 +117,8 @@ impl Writer {
         let _ = closed.map(|closed| closed.send(result));
     }
 
-    /// Publishes what others have committed. If the last save or look failed, a save without changes does that, and finds out whether changes can be saved again.
+    /// Publishes what others have committed. If the last save or look failed, a save without
+    /// changes does that, and finds out whether changes can be saved again.
     fn look_or_retry(&mut self) {
         if self.status.now().failure.is_some() {
             self.save(&[]);
@@ -155,7 +167,7 @@ impl Writer {
             Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
             Err(error @ StorageError::Sqlite(_)) => {
                 let version = self.list.version();
-                let outcomes = changes.iter().map(|(change, ..)| match change.decide(&version) {
+                let outcomes = changes.iter().map(|queued| match queued.change.decide(&version) {
                     (outcome, edits) if edits.is_empty() => Ok(outcome),
                     _ => Err(error.clone()),
                 });
@@ -169,7 +181,7 @@ impl Writer {
     /// Makes changes, commits them, and publishes the list. If that fails, publishes none of them.
     fn try_save(&mut self, changes: &[QueuedChange]) -> Result<Vec<Outcome>, StorageError> {
         let has_failed = self.status.now().failure.is_some();
-        let oldest = changes.first().map(|(.., came)| *came);
+        let oldest = changes.first().map(|queued| queued.came);
         let save = Save { has_failed, begun: Instant::now(), oldest };
         loop {
             self.begin(&save)?;
@@ -189,8 +201,8 @@ impl Writer {
         let mut version = self.list.version();
         let mut outcomes = Vec::new();
         let mut edits = Vec::new();
-        for (change, ..) in changes {
-            let (mut outcome, made) = change.decide(&version);
+        for queued in changes {
+            let (mut outcome, made) = queued.change.decide(&version);
             match self.engine.write(&made, &version)? {
                 Written::Yes => {
                     made.iter().for_each(|edit| drop(version.apply(edit)));
@@ -252,7 +264,8 @@ mod tests {
         let color = Color::new("a", "");
         let change = Change::new(Action::Create(color.clone()), Conditions::default());
         let (sender, outcomes) = mpsc::channel();
-        store.submit(change, Box::new(move |outcome| sender.send(outcome).unwrap()));
+        let deliver: Arc<Deliver> = Arc::new(move |outcomes| sender.send(outcomes).unwrap());
+        store.submit(vec![(7, change)], &deliver);
         let writing = thread::spawn(|| writer.run());
         let mut longest = Duration::ZERO;
         loop {
@@ -267,7 +280,8 @@ mod tests {
         other.execute_batch("COMMIT").unwrap();
         assert_eq!(store.close(Instant::now() + Duration::from_secs(60)), Ok(()));
         writing.join().unwrap();
-        assert_eq!(outcomes.recv(), Ok(Ok(Outcome::Created { color, is_first: true })));
+        let created = Outcome::Created { color, is_first: true };
+        assert_eq!(outcomes.recv(), Ok(vec![(7, Ok(created))]));
         fs::remove_dir_all(&directory).unwrap();
     }
 }

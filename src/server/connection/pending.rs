@@ -9,7 +9,6 @@ use rustix::event::epoll::EventFlags;
 
 use super::{Connection, Next, RECEIVE_BYTES, State, Transition, receive};
 use crate::http::{Request, Response};
-use crate::server::inbox::Mail;
 use crate::server::loop_context::{LoopContext, catch_panic};
 use crate::server::output::Sent;
 use crate::server::watches::Watch;
@@ -83,10 +82,7 @@ impl Connection {
                 // Before the change is submitted, send the responses to earlier requests. If the
                 // client has gone, this fails, and the change is not made.
                 self.output.send(&self.socket)?;
-                let inbox = Arc::clone(&context.worker.inbox);
-                let id = context.id;
-                let deliver = Box::new(move |outcome| inbox.post(Mail::Outcome(id, outcome)));
-                context.shared.service.store.submit(change, deliver);
+                context.changes.push((context.id, change));
             }
         }
         Ok(Self::await_answer(pending))
