@@ -19,6 +19,6 @@ VOLUME /data
 # variables, so that options at the end of the run command add to them; this address is all of IPv4, too
 ENV COLORS_LISTEN=[::]:8080 COLORS_DATA=/data/colors.db
 EXPOSE 8080
-# asks where the variables say that the service listens; podman builds it in with --format docker alone
+# asks where the variables say that the service listens; podman builds it only into images of this format: --format docker
 HEALTHCHECK CMD ["/colors", "--health"]
 ENTRYPOINT ["/colors"]
