@@ -191,7 +191,8 @@ fn every_command_of_readme_for_a_shell_is_run_by_a_script() {
 }
 
 /// Options of other programs that the documents name by themselves.
-const OTHER_OPTIONS: [&str; 5] = ["--before", "--help", "--json", "--memory", "--path-as-is"];
+const OTHER_OPTIONS: [&str; 6] =
+    ["--before", "--format", "--help", "--json", "--memory", "--path-as-is"];
 
 #[test]
 fn options_that_the_documents_name_are_those_of_the_program() {
