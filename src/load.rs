@@ -157,7 +157,7 @@ pub(crate) fn check_list(options: &Options) -> Result<String, Failure> {
     match load_source(options, Follower::new(options).as_ref())? {
         Source::InMemory(colors, seed) => Ok(format!("{} from {seed}", count(colors.len()))),
         Source::Database { given, path, seed: Some((colors, seed)), .. } => {
-            sqlite::check_new_file(&path).map_err(|error| unusable(&given, error))?;
+            sqlite::check_new_file(&path, &colors).map_err(|error| unusable(&given, error))?;
             Ok(format!("{} from {seed}, for {}", count(colors.len()), given.display()))
         }
         Source::Database { given, path, .. } => {

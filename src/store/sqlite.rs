@@ -22,9 +22,9 @@
 //! - The service lock, on FILE. A service has it until it closes FILE or ends, so that no second
 //!   one uses FILE. A start waits for it up to [`LOCK_TIME`].
 //! - The lock on the directory of FILE. A start has it while it makes FILE, until the new file,
-//!   with the service lock, is at the path of FILE. `--check` has it while it tries to create a
-//!   file there. Others that want it wait up to [`LOCK_TIME`]. A start that replaces an empty FILE
-//!   first takes the service lock on that file.
+//!   with the service lock, is at the path of FILE. `--check` has it while it makes the new
+//!   file and removes it again. Others that want it wait up to [`LOCK_TIME`]. A start that replaces
+//!   an empty FILE first takes the service lock on that file.
 //!
 //! All others are SQLite's (<https://sqlite.org/lockingv3.html>,
 //! <https://sqlite.org/walformat.html>). `--check` and `--dump` take these as any other program

@@ -92,6 +92,40 @@ fn whatever_call_fails_or_is_the_last_the_next_start_works() {
 }
 
 #[test]
+fn a_start_that_is_refused_leaves_nothing_and_a_check_says_the_same() {
+    for (inject, reason) in [
+        (
+            "inject=mmap:error=ENODEV",
+            "this file system has no shared memory maps; name a file on another one with --data",
+        ),
+        ("inject=fallocate:error=ENOSPC", "the disk is full; make room on it"),
+    ] {
+        for check in [&["--check"][..], &[]] {
+            let start = FirstStart::new();
+            let paths = ["data/colors.db-shm", "data/.colors-new-shm"];
+            let paths = paths.map(|name| start.scratch.file(name));
+            let mut options = vec!["-o", "/dev/null", "-e", inject];
+            paths.iter().for_each(|path| options.extend(["-P", path]));
+            let arguments = [&start.arguments()[..], check].concat();
+            let Some(mut command) = colors_below_strace(&options, &arguments) else { return };
+            let first = first_line(&mut command);
+            assert!(first.ends_with(&format!("{reason}\n")), "{inject} {check:?}: {first}");
+            assert_eq!(start.names(), [""; 0], "{inject} {check:?}");
+            start.check_next(inject);
+        }
+    }
+}
+
+#[test]
+fn a_link_at_the_path_of_the_shm_is_removed_and_not_followed() {
+    let start = FirstStart::new();
+    let other = start.scratch.write("other", "untouched");
+    symlink(&other, format!("{}-shm", start.file)).unwrap();
+    start.check_next("a link");
+    assert_eq!(fs::read_to_string(&other).unwrap(), "untouched");
+}
+
+#[test]
 fn without_a_rename_that_replaces_nothing_a_link_does_the_same() {
     let start = FirstStart::new();
     let options = ["-o", "/dev/null", "-e", "inject=renameat2:error=EINVAL"];

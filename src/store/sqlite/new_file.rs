@@ -1,8 +1,9 @@
 //! Makes FILE: whole, or not at all.
 //!
-//! A start writes the database to a new file in the directory of FILE, named [`NEW_NAME`], syncs
-//! the new file, and renames it to FILE. So FILE is whole, even if the start is killed at any
-//! point. The next start that makes a file removes one that was left.
+//! A start writes the database to a new file in the directory of FILE, named [`NEW_NAME`], opens it
+//! as it will open FILE, closes and syncs it, and renames it to FILE. So FILE is whole, and can be
+//! opened, even if the start is killed at any point. The next start that makes a file removes one
+//! that was left. `--check` does the same, but for the renaming.
 //!
 //! An empty FILE, made by somebody who wants a certain owner and mode, is replaced by a file with
 //! the same owner and mode. Any other file at the path stays.
@@ -17,7 +18,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
 use super::wal_files::{give_owner_and_mode_of, sync_directory, with_suffix};
-use super::{DatabaseError, data_path, locks, rows};
+use super::{Database, DatabaseError, data_path, locks, rows};
 use crate::file_id::FileId;
 use crate::store::ColorList;
 
@@ -55,10 +56,10 @@ pub(crate) fn lock_or_make(
     }
 }
 
-/// Fails if a start could not create a file beside FILE. Creates one, and removes it again.
-pub(crate) fn check_new_file(path: &Path) -> Result<(), DatabaseError> {
+/// Fails if a start could not make FILE. Makes the new file, and removes it again.
+pub(crate) fn check_new_file(path: &Path, colors: &ColorList) -> Result<(), DatabaseError> {
     let _lock = locks::lock_directory(path)?;
-    NewFile::create(path).map(drop)
+    NewFile::create(path, colors, None).map(drop)
 }
 
 /// Makes FILE, and returns the service lock on it. `empty`: the FILE to replace. Returns `None`,
@@ -69,32 +70,22 @@ fn make(
     empty: Option<&File>,
 ) -> Result<Option<File>, DatabaseError> {
     let _lock = locks::lock_directory(path)?;
-    if fs::metadata(path).is_ok_and(|there| there.len() > 0) {
+    let has_content = || fs::metadata(path).is_ok_and(|there| there.len() > 0);
+    if has_content() {
         return Ok(None);
     }
-    let new = NewFile::create(path)?;
-    let failed = |error| DatabaseError::refused("make", &new.path, &error);
-    let file = new.file.try_clone().map_err(failed)?;
-    // Nobody else has a lock on a new file.
-    file.try_lock().map_err(|_| DatabaseError::Busy)?;
-    if let Some(empty) = empty {
-        let empty = empty.metadata().map_err(failed)?;
-        give_owner_and_mode_of(&empty, &file).map_err(|_| {
-            let reason = "it is empty, and this process may not give its owner and group to a new \
-                          file; remove it, or run this as root";
-            DatabaseError::Unusable(reason.to_owned())
-        })?;
+    let new = NewFile::create(path, colors, empty)?;
+    if has_content() {
+        return Ok(None);
     }
-    file.write_all_at(&image_of(colors)?, 0).map_err(failed)?;
-    file.sync_all().map_err(failed)?;
     // SQLite would apply to the new FILE what an earlier FILE has left in these files.
-    let has_wal = remove(&with_suffix(path, "-wal"))?;
-    let has_journal = remove(&with_suffix(path, "-journal"))?;
-    if has_wal || has_journal {
-        sync_directory(path)?;
-    }
+    remove_beside(path)?;
+    // Otherwise a power cut could bring them back, and what the trial has removed.
+    sync_directory(path)?;
+    let failed = |error| DatabaseError::refused("make", &new.path, &error);
     let is_renamed = rename(&new.path, path, empty).map_err(failed)?;
-    Ok(is_renamed.then_some(file))
+    let lock = new.file.try_clone().map_err(failed)?;
+    Ok(is_renamed.then_some(lock))
 }
 
 /// A new file. Dropping it removes the file unless it was renamed.
@@ -104,32 +95,76 @@ struct NewFile {
 }
 
 impl NewFile {
-    /// Creates it in the directory of FILE, in place of one that an earlier start has left.
-    fn create(path: &Path) -> Result<Self, DatabaseError> {
+    /// Makes it in the directory of FILE, in place of one that an earlier start has left: with
+    /// these colors, the service lock, and the owner and mode of `empty`. Opens it as a start opens
+    /// FILE, and closes it again. So whatever would make that fail, such as a disk that has no room
+    /// for FILE-shm, does so before there is a FILE.
+    fn create(
+        path: &Path,
+        colors: &ColorList,
+        empty: Option<&File>,
+    ) -> Result<Self, DatabaseError> {
+        check_beside(path)?;
         let path = path.with_file_name(NEW_NAME);
+        let failed = |error| DatabaseError::refused("make", &path, &error);
         remove(&path)?;
+        remove_beside(&path)?;
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true).mode(NEW_FILE_MODE);
-        match options.open(&path) {
-            Ok(file) => Ok(Self { path, file }),
-            Err(error) => Err(DatabaseError::refused("make", &path, &error)),
+        let file = options.open(&path).map_err(failed)?;
+        let new = Self { path, file };
+        let failed = |error| DatabaseError::refused("make", &new.path, &error);
+        // Nobody else has a lock on a new file.
+        new.file.try_lock().map_err(|_| DatabaseError::Busy)?;
+        if let Some(empty) = empty {
+            let empty = empty.metadata().map_err(failed)?;
+            give_owner_and_mode_of(&empty, &new.file).map_err(|_| {
+                let reason = "it is empty, and this process may not give its owner and group to a \
+                              new file; remove it, or run this as root";
+                DatabaseError::Unusable(reason.to_owned())
+            })?;
         }
+        new.file.write_all_at(&image_of(colors)?, 0).map_err(failed)?;
+        let lock = new.file.try_clone().map_err(failed)?;
+        let (database, _) = Database::open(&new.path, &new.path, lock)?;
+        database.close().map_err(DatabaseError::Unusable)?;
+        new.file.sync_all().map_err(failed)?;
+        Ok(new)
     }
 }
 
 impl Drop for NewFile {
     fn drop(&mut self) {
-        // If this fails, the next start that makes a file removes it.
+        // If these fail, the next start that makes a file removes them.
         let _ = fs::remove_file(&self.path);
+        let _ = remove_beside(&self.path);
     }
 }
 
-/// Removes a file. False if there is none.
-fn remove(path: &Path) -> Result<bool, DatabaseError> {
+/// What SQLite adds to the name of a database for the files beside it.
+const SUFFIXES: [&str; 3] = ["-wal", "-shm", "-journal"];
+
+/// Fails if what is beside a file cannot be removed, since it is a directory.
+fn check_beside(path: &Path) -> Result<(), DatabaseError> {
+    let mut beside = SUFFIXES.iter().map(|suffix| with_suffix(path, suffix));
+    match beside.find(|path| path.is_dir() && !path.is_symlink()) {
+        Some(path) => Err(DatabaseError::refused("remove", &path, &ErrorKind::IsADirectory.into())),
+        None => Ok(()),
+    }
+}
+
+/// Removes the files of SQLite beside a file.
+fn remove_beside(path: &Path) -> Result<(), DatabaseError> {
+    SUFFIXES.iter().try_for_each(|suffix| remove(&with_suffix(path, suffix)))
+}
+
+/// Removes a file, if there is one.
+fn remove(path: &Path) -> Result<(), DatabaseError> {
     match fs::remove_file(path) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(DatabaseError::refused("remove", path, &error)),
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(DatabaseError::refused("remove", path, &error))
+        }
+        _ => Ok(()),
     }
 }
 
