@@ -85,6 +85,11 @@ fn measure(
     } else {
         Request::new("GET", format!("/colors/{}", color.name), "").bytes()
     };
+    if !is_redis {
+        // The socket listens before FILE is made: the first answer waits for the syncs of the start.
+        client.send_bytes(&request)?;
+        client.receive()?;
+    }
     thread::scope(|scope| {
         let time = Duration::from_secs(seconds.into());
         let writer = scope.spawn(move || contestant.run(colors, 1, time));
