@@ -38,6 +38,8 @@ pub(crate) struct Service {
     /// The OpenAPI document, with the base path in it.
     openapi: Arc<Representation>,
     page: Arc<Representation>,
+    /// The script with which the page reads and writes files.
+    page_files: Arc<Representation>,
 }
 
 impl Service {
@@ -50,8 +52,8 @@ impl Service {
     ) -> Self {
         let metrics = Metrics::new(state.workers.len());
         let openapi = openapi::openapi(&options.base_path);
-        let page = page::page(&options);
-        Self { options, store, tokens, followed, metrics, state, openapi, page }
+        let (page, page_files) = (page::page(&options), page::files());
+        Self { options, store, tokens, followed, metrics, state, openapi, page, page_files }
     }
 }
 

@@ -14,6 +14,7 @@ use crate::representation::Representation;
 pub(crate) enum MediaType {
     Json,
     Html,
+    JavaScript,
     /// Version 0.0.4 of the text format of Prometheus.
     Metrics,
 }
@@ -24,6 +25,7 @@ impl MediaType {
         match self {
             Self::Json => "\r\nContent-Type: application/json",
             Self::Html => "\r\nContent-Type: text/html; charset=utf-8",
+            Self::JavaScript => "\r\nContent-Type: text/javascript; charset=utf-8",
             Self::Metrics => "\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8",
         }
     }

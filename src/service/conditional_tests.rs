@@ -53,7 +53,8 @@ fn a_read_is_304_or_412_or_in_full() {
         ([Some("\"x\""), Some("T")], 412),
         ([Some("T"), Some("T")], 304),
     ] {
-        for target in ["/colors", "/colors/red", "/openapi.json", "/health", "/"] {
+        for target in ["/colors", "/colors/red", "/openapi.json", "/health", "/", "/page/files.js"]
+        {
             for method in [Method::Get, Method::Head] {
                 let response = ask_if(&service, (method, target, ""), conditions);
                 let has_tag = matches!(status, 200 | 304);

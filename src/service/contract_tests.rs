@@ -163,6 +163,7 @@ fn a_resource_says_which_methods_it_allows() {
         ("/colors/x", one, &[Method::Post, Method::Patch]),
         ("/health", fixed, &[Method::Post, Method::Put, Method::Delete, Method::Patch]),
         ("/openapi.json", fixed, &[Method::Post, Method::Put, Method::Delete, Method::Patch]),
+        ("/page/files.js", fixed, &[Method::Post, Method::Put, Method::Delete, Method::Patch]),
     ] {
         let options = check(Method::Options, target, "", StatusCode(204), "");
         assert_eq!(allowed(&options), allow);

@@ -24,6 +24,8 @@ pub(crate) enum Operation<'a> {
     Metrics,
     OpenApi,
     Page,
+    /// The script with which the page reads and writes files.
+    PageFiles,
     /// Asks which methods the target has.
     Options(Target<'a>),
 }
@@ -62,6 +64,7 @@ impl<'a> Target<'a> {
             (Get | Head, "metrics", None) => Operation::Metrics,
             (Get | Head, "openapi.json", None) => Operation::OpenApi,
             (Get | Head, "", None) => Operation::Page,
+            (Get | Head, "page", Some(name)) if name == "files.js" => Operation::PageFiles,
             (Options, ..) if self.operation(&Get).is_some() => Operation::Options(self.clone()),
             _ => return None,
         })
@@ -214,6 +217,9 @@ mod tests {
             ("/", PAGE),
             ("/?x", PAGE),
             ("//", Ok(None)),
+            ("/page/files.js?x", Ok(Some(Operation::PageFiles))),
+            ("/page/files", Ok(None)),
+            ("/page", Ok(None)),
             ("//colors", Ok(None)),
             ("/Colors", Ok(None)),
             ("/colors/a/b", Ok(None)),
@@ -269,6 +275,8 @@ mod tests {
             ("/api/v1", PAGE),
             ("/api/v1/", PAGE),
             ("/api/v1//", Ok(None)),
+            ("/api/v1/page/files.js", Ok(Some(Operation::PageFiles))),
+            ("/page/files.js", Ok(None)),
             ("/", Ok(None)),
             ("/api", Ok(None)),
             ("/api/v1x/colors", Ok(None)),

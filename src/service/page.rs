@@ -2,12 +2,15 @@
 //! The base path and the limit of a content are put into it at the start. `admission` decides who
 //! gets it.
 //!
-//! Style and script are in the document, so that one request gets all of the page. The scripts are
-//! one module: a function may use what any part declares, but code outside of functions only the
-//! variables that stand before it.
+//! Style and script are in the document, so that one request gets all of the page, but for a second
+//! script, which few need: it reads and writes files. The scripts of each are one module: a
+//! function may use what any part declares, but code outside of functions only the variables that
+//! stand before it.
 
 use std::sync::Arc;
 
+use super::respond::read;
+use crate::http::{MediaType, Request, Response};
 use crate::options::Options;
 use crate::representation::Representation;
 
@@ -22,6 +25,27 @@ pub(super) fn page(options: &Options) -> Arc<Representation> {
     let html =
         HTML.replacen("data-content-max", &limit, 1).replacen("\"colors\">/colors", &link, 1);
     Arc::new(Representation::new(html.into_bytes()))
+}
+
+/// The script that reads and writes files.
+pub(super) fn files() -> Arc<Representation> {
+    Arc::new(Representation::new(FILES.as_bytes()))
+}
+
+/// The response to a GET or HEAD of a part of the page.
+pub(super) fn respond(
+    request: &Request,
+    part: &Arc<Representation>,
+    media_type: MediaType,
+) -> Response {
+    let mut response = read(request, Arc::clone(part));
+    // An error is JSON here, too.
+    if response.status.0 < 400 {
+        response.media_type = media_type;
+        response.fields.push(("Content-Security-Policy", POLICY.into()));
+        response.fields.push(("Referrer-Policy", "no-referrer".into()));
+    }
+    response
 }
 
 const HTML: &str = concat!(
@@ -42,16 +66,26 @@ const HTML: &str = concat!(
     "</script>\n</html>\n",
 );
 
+const FILES: &str = concat!(
+    include_str!("page/files/color.js"),
+    include_str!("page/files/binary.js"),
+    include_str!("page/files/tree.js"),
+    include_str!("page/files/style.js"),
+    include_str!("page/files/lines.js"),
+    include_str!("page/files/read.js"),
+    include_str!("page/files/write.js"),
+);
+
 /// What a browser lets the page do (Content Security Policy Level 3).
 ///
-/// Only the script and the style with these hashes apply, the page loads nothing from other hosts,
-/// and no text becomes markup (Trusted Types). After a change of either, a test below tells its new
-/// hash.
+/// Only the style and the script with these hashes apply, and the script of this service, which is
+/// [`FILES`]; the page loads nothing from other hosts, and no text becomes markup (Trusted Types).
+/// After a change of style or script, a test below tells the new hash.
 pub(super) const POLICY: &str = concat!(
-    "default-src 'none'; script-src 'sha256-",
-    "SuxN9w6jdCAH84qyVEmVgh5qvm9do270rr9XnrCyoL8=",
+    "default-src 'none'; script-src 'self' 'sha256-",
+    "SBFQEdgsfKQDTHmAP2C+H8TJr1bEAi3AANNXW4tv8bI=",
     "'; style-src 'sha256-",
-    "OybW7ttew7VtpCZsLZ5uSVPNgE6Csh+KujKgy62EGTA=",
+    "NQ/mgOgKHRRnAdxLf5/Fvfv7Q4NN5WdOK3abmZKJ4m4=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 );
@@ -60,7 +94,7 @@ pub(super) const POLICY: &str = concat!(
 mod tests {
     use super::*;
 
-    const BYTES_MAX: usize = 88 * 1024;
+    const BYTES_MAX: usize = 110 * 1024; // of both parts; the first has less than 90 KiB
 
     /// What is between `begin` and `end`, the tags of an element.
     fn content_of(begin: &str, end: &str) -> &'static str {
@@ -71,7 +105,7 @@ mod tests {
     fn the_policy_has_the_hashes_of_style_and_script() {
         let script = content_of("<script type=\"module\">", "</script>\n</html>");
         let style = content_of("<style>", "</style>\n</head>");
-        for (source, text) in [("script-src", script), ("style-src", style)] {
+        for (source, text) in [("script-src 'self'", script), ("style-src", style)] {
             let directive = format!("{source} 'sha256-{}';", sha256_in_base64(text));
             assert!(POLICY.contains(&directive), "the policy has to have: {directive}");
         }
@@ -85,7 +119,8 @@ mod tests {
 
     #[test]
     fn the_page_is_small() {
-        assert!(HTML.len() <= BYTES_MAX, "{} bytes", HTML.len());
+        let bytes = [HTML.len(), FILES.len()];
+        assert!(bytes.iter().sum::<usize>() <= BYTES_MAX, "{bytes:?} bytes");
     }
 
     #[test]

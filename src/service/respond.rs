@@ -83,7 +83,13 @@ impl Service {
             Operation::Health => Answer::Ready(self.health(request)),
             Operation::Metrics => Answer::Ready(self.metrics()),
             Operation::OpenApi => Answer::Ready(read(request, Arc::clone(&self.openapi))),
-            Operation::Page => Answer::Ready(self.page(request)),
+            Operation::Page => Answer::Ready(Response {
+                varies_by_accept: true,
+                ..page::respond(request, &self.page, MediaType::Html)
+            }),
+            Operation::PageFiles => {
+                Answer::Ready(page::respond(request, &self.page_files, MediaType::JavaScript))
+            }
             Operation::Options(target) => Answer::Ready(self.allowed_methods(&target, request)),
         }
     }
@@ -218,18 +224,6 @@ impl Service {
                 Response::error(StatusCode(500), message)
             }
         }
-    }
-
-    fn page(&self, request: &Request) -> Response {
-        let mut response = read(request, Arc::clone(&self.page));
-        response.varies_by_accept = true;
-        // An error is JSON here, too.
-        if response.status.0 < 400 {
-            response.media_type = MediaType::Html;
-            response.fields.push(("Content-Security-Policy", page::POLICY.into()));
-            response.fields.push(("Referrer-Policy", "no-referrer".into()));
-        }
-        response
     }
 
     /// The [`CommonFields`] of a response. `request`: what could be parsed of the request.

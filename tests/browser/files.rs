@@ -8,7 +8,10 @@ use crate::browser::actions::{CONTROL, ESCAPE};
 use crate::browser::changing::SEED;
 use crate::browser::driver::{Browser, browse};
 use crate::browser::undoing::names_of;
-use crate::common::harness::{Scratch, Server, eventually, wait_until};
+use crate::common::harness::{SEED as SEED_OF_SERVICE, Scratch, Server, eventually, wait_until};
+
+/// Files of each form with what is to be read, and colors that are hard to write.
+const SAMPLES: &str = include_str!("samples.json");
 
 const NEW: &str = r##"{"data":[{"name":"sea","value":"teal"},{"name":"ink","value":"#000000"},{"name":"red","value":"#ff0000","more":1}]}"##;
 
@@ -16,6 +19,20 @@ const NEW: &str = r##"{"data":[{"name":"sea","value":"teal"},{"name":"ink","valu
 fn expect_comparison(browser: &Browser, headline: &str) {
     browser.until("return document.querySelector('#incoming').open");
     browser.expect_text("#becomes", headline);
+}
+
+/// Brings a file, to replace the list.
+#[track_caller]
+fn bring_to_replace(browser: &Browser, path: &str, headline: &str) {
+    browser.give_file(path);
+    browser.until("return document.querySelector('#incoming').open");
+    browser.click("#ways label:nth-of-type(2)");
+    expect_comparison(browser, headline);
+}
+
+/// What is said of the differences.
+fn differences(browser: &Browser) -> String {
+    browser.text("#differences").replace(['\u{2068}', '\u{2069}'], "")
 }
 
 #[test]
@@ -27,14 +44,16 @@ fn a_file_replaces_the_list_after_it_was_shown_what_that_changes_and_undo_brings
     browser.open(&server);
     browser.expect_controls();
     for is_wanted in [false, true] {
-        browser.give_file(&scratch.write("new.json", NEW));
-        expect_comparison(&browser, "3 colors become 3");
+        bring_to_replace(&browser, &scratch.write("new.json", NEW), "3 colors become 3");
+        assert_eq!(browser.text("#reading"), "JSON: 3 colors.");
         assert_eq!(browser.text("#summary"), "Unchanged: 1 color, in the order of the file.");
-        let differences = browser.text("#differences").replace(['\u{2068}', '\u{2069}'], "");
         let captions =
             [browser.text("#both p"), browser.text("#source"), browser.text("#differences + p")];
         assert_eq!(captions, ["Now", "new.json", "You can undo this."]);
-        assert_eq!(differences, "New (1)seaChanged (1)inkRemoved (1)red");
+        assert_eq!(
+            differences(&browser),
+            "New (1)sea tealChanged (1)ink #191970 → #000000Removed (1)red #ee0000"
+        );
         let is_above = "return [['#both p', '#before'], ['#source', '#after']].map(pair => {
             const [caption, picture] = pair.map(part => document.querySelector(part).getBoundingClientRect());
             return caption.left === picture.left && caption.bottom <= picture.top && picture.top - caption.bottom < 12;
@@ -58,34 +77,202 @@ fn a_file_replaces_the_list_after_it_was_shown_what_that_changes_and_undo_brings
 }
 
 #[test]
-fn a_file_that_is_no_list_of_colors_is_refused_with_what_to_fix() {
+fn a_file_without_colors_is_refused_with_what_is_read() {
     let Some(browser) = browse() else { return };
     let (scratch, server) = (Scratch::new(), Server::with_seed(SEED, &[]));
     browser.open(&server);
     browser.expect_controls();
-    for (content, message) in [
-        (
-            "name,value",
-            "This file has no list of colors in JSON: an array of objects with name and value.",
-        ),
-        (
-            r##"{"red":"#f00"}"##,
-            "This file has no list of colors in JSON: an array of objects with name and value.",
-        ),
-        (
-            r#"[{"name":"a","value":"b"},{"name":"c"}]"#,
-            "Color 2 of this file has no text as its value.",
-        ),
-        (r#"[null]"#, "Color 1 of this file has no text as its name."),
-    ] {
-        browser.give_file(&scratch.write("bad.json", content));
-        wait_until(message, || browser.text("#told").starts_with(message));
-    }
+    browser.give_file(&scratch.write("bad.json", "[null]"));
+    browser.expect_text("#told", "No colors were found in bad.json. JSON, CSS, SCSS, CSV, YAML, .gpl, .ase and .aco are read.");
     assert_eq!(browser.run("return document.querySelector('#incoming').open"), false);
     // what was wrong with the last file is not wrong with this one
-    browser.give_file(&scratch.write("good.json", NEW));
-    expect_comparison(&browser, "3 colors become 3");
+    bring_to_replace(&browser, &scratch.write("good.json", NEW), "3 colors become 3");
     assert_eq!(browser.text("#told"), "");
+}
+
+#[test]
+fn files_are_read_by_what_is_in_them() {
+    let Some(browser) = browse() else { return };
+    let server = Server::start(&[]);
+    browser.open(&server);
+    let samples: Value = serde_json::from_str(SAMPLES).unwrap();
+    let read = browser.await_script_with(
+        "const [files, done] = arguments;
+        const bytesOf = ({text, base64}) => base64 ? Uint8Array.from(atob(base64), byte => byte.charCodeAt()) : new TextEncoder().encode(text);
+        import('/page/files.js').then(({read}) => done(files.map(file => {
+            const {form, colors = [], skipped = [], rough = []} = read(bytesOf(file)) ?? {};
+            return {form, colors: colors.map(({name, value}) => [name, value]), skipped: skipped.map(({name, why}) => `${name}: ${why}`), rough};
+        })), error => done(String(error)))",
+        &json!([samples["files"]]),
+    );
+    for (sample, read) in samples["files"].as_array().unwrap().iter().zip(read.as_array().unwrap())
+    {
+        for part in ["form", "colors", "skipped", "rough"] {
+            let nothing = if part == "form" { Value::Null } else { json!([]) };
+            assert_eq!(&read[part], sample.get(part).unwrap_or(&nothing), "{part} of {sample}");
+        }
+    }
+}
+
+const CSS_LOST: &str = "(empty): left out, since it has no name. a, a: left out, since an earlier color has this name. \
+    (blank): left out, since it has a NUL. é, (blank): left out, since its value is no CSS color. \
+    __proto__: left out, since its value has line breaks, comments, or blanks at its ends.";
+
+#[test]
+fn what_is_saved_comes_in_again_and_what_a_form_cannot_have_is_told() {
+    let Some(browser) = browse() else { return };
+    let scratch = Scratch::new();
+    let download = json!({"behavior": "allow", "downloadPath": scratch.0});
+    browser.devtools("Browser.setDownloadBehavior", download);
+    let samples: Value = serde_json::from_str(SAMPLES).unwrap();
+    // what each form cannot have of the colors that are hard to write, and how many it has as they are
+    let forms = [
+        ("#saveJson", "colors.json", "", 42),
+        ("#saveCsv", "colors.csv", "(blank): left out, since it has a NUL.", 41),
+        ("#saveCss", "colors.css", CSS_LOST, 35),
+        ("#saveTailwind", "theme.css", CSS_LOST, 35),
+        (
+            "#saveGpl",
+            "colors.gpl",
+            "(empty): left out, since it has no name. \
+             (blank), a\nb,  lead and 2 more: left out, since its name has line breaks, or blanks at its ends. \
+             a, value, constructor and 1 more: written as hex digits. DEFAULT: written as hex digits, without alpha. \
+             (blank): left out, since it has a NUL. é, (blank): left out, since its value is no CSS color.",
+            28,
+        ),
+    ];
+    for seed in [SEED_OF_SERVICE, &samples["hostile"].to_string()] {
+        let server = Server::with_seed(seed, &[]);
+        browser.open(&server);
+        browser.expect_controls();
+        for (button, file, lost, kept) in forms {
+            // Chromium would choose another name
+            let _ = fs::remove_file(scratch.file(file));
+            browser.click("#more");
+            browser.click(button);
+            wait_until(file, || fs::metadata(scratch.file(file)).is_ok_and(|file| file.len() > 0));
+            let is_whole = seed == SEED_OF_SERVICE || lost.is_empty();
+            if !is_whole {
+                browser.expect_text("#told", &format!("{file} differs from the list. {lost}"));
+            }
+            let headline = format!("{} become", browser.text("#count"));
+            browser.give_file(&scratch.file(file));
+            browser.until("return document.querySelector('#incoming').open");
+            browser.click("#ways label:nth-of-type(2)");
+            assert!(browser.text("#becomes").starts_with(&headline));
+            let summary = if is_whole {
+                "The same colors in the same order.".to_owned()
+            } else {
+                format!("Unchanged: {kept} colors, in the order of the file.")
+            };
+            assert_eq!(browser.text("#summary"), summary, "{file}");
+            browser.press(&[ESCAPE]);
+        }
+    }
+}
+
+#[test]
+fn a_file_is_added_and_it_is_asked_once_what_becomes_of_other_values() {
+    let Some(browser) = browse() else { return };
+    let more = r##"{"sea":"teal","ink":"#000000","red":"#ff0000","":"tan"}"##;
+    for (choice, told, names) in [
+        ("keep", "Added 2 colors.", "red #ff0000, ink #191970, red #ee0000, sea teal,  tan"),
+        (
+            "overwrite",
+            "Added 2 colors and changed 1 color.",
+            "red #ff0000, ink #000000, red #ee0000, sea teal,  tan",
+        ),
+        (
+            "both",
+            "Added 3 colors.",
+            "red #ff0000, ink #191970, red #ee0000, sea teal, ink #000000,  tan",
+        ),
+    ] {
+        let (scratch, server) = (Scratch::new(), Server::with_seed(SEED, &[]));
+        let before = server.list();
+        browser.open(&server);
+        browser.expect_controls();
+        browser.give_file(&scratch.write("more.json", more));
+        expect_comparison(&browser, "3 colors become 5");
+        browser.expect_text("#clashes", "1 name has another value here");
+        let choose = "const field = document.querySelector('#clash'); field.value = arguments[0]; field.dispatchEvent(new Event('change', {bubbles: true}))";
+        browser.run_with(choose, &json!([choice]));
+        browser.click("#replace");
+        browser.expect_text("#told", told);
+        let list: Value = serde_json::from_str(&server.list()).unwrap();
+        let colors = list["data"].as_array().unwrap().iter();
+        let text = |color: &Value| {
+            format!("{} {}", color["name"].as_str().unwrap(), color["value"].as_str().unwrap())
+        };
+        assert_eq!(colors.map(text).collect::<Vec<_>>().join(", "), names);
+        browser.press_with(CONTROL, "z");
+        browser.expect_text("#told", &format!("Undone: {told}"));
+        assert_eq!(server.list(), before);
+    }
+}
+
+#[test]
+fn what_is_dropped_or_pasted_is_shown_as_a_file_is() {
+    let Some(browser) = browse() else { return };
+    let server = browser.show_to_change(Server::with_seed(SEED, &[]));
+    let dropping = "const files = new DataTransfer(); files.items.add(new File(['sea,teal'], 'dropped.txt'));
+        return ['dragover', 'drop'].map(type => document.body.dispatchEvent(new DragEvent(type, {dataTransfer: files, bubbles: true, cancelable: true})))";
+    browser.expect_value(dropping, json!([false, false]));
+    expect_comparison(&browser, "3 colors become 4");
+    assert_eq!(browser.text("#source"), "dropped.txt");
+    browser.press(&[ESCAPE]);
+    let paste = "const data = new DataTransfer(); data.setData('text/plain', arguments[1]);
+        document.querySelector(arguments[0]).dispatchEvent(new ClipboardEvent('paste', {clipboardData: data, bubbles: true, cancelable: true}))";
+    // into a field, it is only text
+    browser.run_with(paste, &json!(["#query", "#123456"]));
+    browser.run_with(paste, &json!(["body", "tomato\n#123456"]));
+    expect_comparison(&browser, "3 colors become 5");
+    let said = [browser.text("#source"), browser.text("#reading")];
+    assert_eq!(said, ["Pasted", "List of colors: 2 colors."]);
+    browser.press(&[ESCAPE]);
+    let copy = Server::with_seed(SEED, &["--read-only"]);
+    browser.open(&copy);
+    browser.expect_seen("#readOnly");
+    browser.run(dropping);
+    browser.expect_text("#told", "This list is read-only.");
+    drop(server);
+}
+
+#[test]
+fn a_list_that_the_service_would_not_take_is_said_before_it_is_sent() {
+    let Some(browser) = browse() else { return };
+    let (scratch, server) = (Scratch::new(), Server::with_seed(SEED, &["--max-body", "200"]));
+    browser.open(&server);
+    browser.expect_controls();
+    let obstacle = |colors: usize| {
+        let all: Vec<_> =
+            (0..colors).map(|i| json!({"name": format!("{i}"), "value": "#000000"})).collect();
+        browser.give_file(&scratch.write("long.json", &json!(all).to_string()));
+        expect_comparison(&browser, &format!("3 colors become {}", 3 + colors));
+        let is_disabled = browser.run("return document.querySelector('#replace').disabled");
+        browser.press(&[ESCAPE]);
+        (browser.text("#obstacle"), is_disabled == true)
+    };
+    let raise =
+        "0.3 kB, and this service takes 0.1 kB at a time. Who runs it can raise --max-body.";
+    assert_eq!(obstacle(4), (raise.to_owned(), true));
+    // one more is sent by itself
+    assert_eq!(obstacle(1), (String::new(), false));
+}
+
+#[test]
+fn a_part_of_the_page_that_did_not_come_is_asked_for_again() {
+    let Some(browser) = browse() else { return };
+    let (scratch, server) = (Scratch::new(), Server::with_seed(SEED, &[]));
+    browser.open(&server);
+    browser.expect_controls();
+    browser.devtools("Network.enable", json!({}));
+    browser.devtools("Network.setBlockedURLs", json!({"urls": ["*files.js*"]}));
+    let file = scratch.write("new.json", NEW);
+    browser.give_file(&file);
+    browser.expect_text("#told", "The service is back.");
+    browser.devtools("Network.setBlockedURLs", json!({"urls": []}));
+    bring_to_replace(&browser, &file, "3 colors become 3");
 }
 
 #[test]
@@ -95,8 +282,7 @@ fn a_list_that_changes_while_a_file_is_compared_is_compared_anew() {
     let (scratch, server) = (Scratch::new(), Server::with_seed(SEED, &[]));
     browser.open(&server);
     browser.expect_controls();
-    browser.give_file(&scratch.write("new.json", NEW));
-    expect_comparison(&browser, "3 colors become 3");
+    bring_to_replace(&browser, &scratch.write("new.json", NEW), "3 colors become 3");
     server.ask("POST", "/colors", r##"{"name":"new","value":"#333333"}"##);
     browser.expect_text("#becomes", "4 colors become 3");
     browser.expect_text("#obstacle", "The list has just changed. This is what would change now.");
@@ -154,8 +340,8 @@ fn the_list_is_saved_as_json_that_is_a_seed_and_as_custom_properties() {
             "  /* --\\*\\/open is left out: its value is no CSS color */\n",
             "  /* --note is left out: its value is no CSS color */\n",
             "  --2nd: lime;\n",
-            "  --\u{fffd}: #111111;\n",
-            "  /* --\u{fffd} is left out: an earlier color has this name */\n",
+            "  /* --\u{fffd} is left out: it has a NUL */\n",
+            "  --\u{fffd}: #222222;\n",
             "}\n",
         ]
         .concat()

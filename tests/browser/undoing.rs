@@ -237,6 +237,7 @@ fn undo_outlives_a_reload_if_the_list_is_the_one_that_was_left() {
     let scratch = Scratch::new();
     browser.give_file(&scratch.write("new.json", r#"[{"name":"sea","value":"teal"}]"#));
     browser.until("return document.querySelector('#incoming').open");
+    browser.click("#ways label:nth-of-type(2)");
     browser.click("#replace");
     browser.expect_text("#told", "Replaced 4 colors with 1.");
     browser.click("#add");

@@ -282,6 +282,7 @@ fn check_head(response: &Response) {
     let has_content = !matches!(response.status, 204 | 304);
     let media_type = match response.field("content-type") {
         Some(METRICS) if response.status == 200 => METRICS,
+        Some(SCRIPT) if is_page(response) => SCRIPT,
         _ if is_page(response) => "text/html; charset=utf-8",
         _ => "application/json",
     };
@@ -315,7 +316,10 @@ fn check_head(response: &Response) {
 /// The media type of `/metrics`: Prometheus' text format.
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Whether this is the page, or tells that the client has it.
+/// The media type of the script that reads and writes files.
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+
+/// Whether this is a part of the page, or tells that the client has it.
 fn is_page(response: &Response) -> bool {
     response.field("content-security-policy").is_some()
 }
@@ -333,7 +337,9 @@ fn check_content(response: &Response, method: &str) {
     }
     if is_page(response) {
         assert_eq!(response.status, 200, "{response:?}");
-        assert!(response.content.starts_with("<!doctype html>"), "{response:?}");
+        let is_script = response.field("content-type") == Some(SCRIPT);
+        let begin = if is_script { "/*" } else { "<!doctype html>" };
+        assert!(response.content.starts_with(begin), "{response:?}");
         return;
     }
     let json: BTreeMap<&str, serde::de::IgnoredAny> =

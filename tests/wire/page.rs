@@ -30,6 +30,20 @@ fn a_client_that_asks_for_html_gets_the_page_at_the_base_path() {
 }
 
 #[test]
+fn everybody_gets_the_script_that_reads_files() {
+    for (base, target) in [("", "/page/files.js"), ("/api/v1", "/api/v1/page/files.js?1")] {
+        let server = Server::start(&["--base-path", base]);
+        let script = ask(&server, "GET", target, "");
+        script.expect_field(200, "content-type", Some("text/javascript; charset=utf-8"));
+        assert!(script.content.contains("\nexport const read ="));
+        let page = ask(&server, "GET", if base.is_empty() { "/" } else { base }, BROWSER);
+        for field in ["content-security-policy", "referrer-policy", "cache-control"] {
+            assert_eq!(script.field(field), page.field(field));
+        }
+    }
+}
+
+#[test]
 fn the_policy_allows_nothing_but_the_page_itself() {
     let page = ask(&Server::start(&[]), "GET", "/", BROWSER);
     let policy = page.field("content-security-policy").unwrap();
@@ -37,6 +51,7 @@ fn the_policy_allows_nothing_but_the_page_itself() {
     assert!(!policy.contains("unsafe") && !policy.contains('*'), "{policy}");
     for directive in [
         "default-src 'none'",
+        "require-trusted-types-for 'script'",
         "connect-src 'self'",
         "base-uri 'none'",
         "form-action 'none'",

@@ -111,8 +111,9 @@ async function apply(edit, text, kept) {
 	return result;
 }
 
+const sizeOf = colors => new Blob([JSON.stringify(colors)]).size;
 /* Whether the service refuses the list as a whole. */
-const isTooLong = () => new Blob([JSON.stringify(list)]).size > document.body.dataset.contentMax;
+const isTooLong = () => sizeOf(list) > document.body.dataset.contentMax;
 
 /* Sends the list that is to be: as a change of one color where it is one, which needs few bytes, or else as a whole. */
 async function submit(next) {

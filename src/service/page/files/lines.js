@@ -1,0 +1,75 @@
+/* Lines and tables of text. */
+const linesOf = text => text.split(/\r\n?|\n/);
+
+/* Palettes of GIMP, Inkscape and Krita. */
+const gpl = text => /^GIMP Palette\b/.test(text) ? triples(text, 'GIMP palette (.gpl)') : null;
+
+/* Palettes of X11: each line red, green, blue and a name. */
+function x11(text) {
+	const read = triples(text, 'X11 colors');
+	return read.colors.length > read.skipped.length ? read : null;
+}
+
+function triples(text, form) {
+	const colors = [], skipped = [];
+	for (const line of linesOf(text)) {
+		const [, r, g, b, written] = /^\s*(\d+)\s+(\d+)\s+(\d+)(?:\s+([^]*))?$/.exec(line) ?? [];
+		const value = r && ofNumbers([+r, +g, +b]);
+		if (value) colors.push({name: written?.trim() || value, value});
+		else if (!/^\s*([#!].*|GIMP Palette|(Name|Columns|Channels):.*)?$/.test(line)) skipped.push({name: line, why: 'no color'});
+	}
+	return {form, colors, skipped};
+}
+
+/* The form in which this page saves, in which a value may be any text. */
+const ownTable = text => /^name,value\r?\n/.test(text) ? ownList(rowsOf(text, ',').slice(1).map(([name, value]) => ({name, value})), 'CSV') : null;
+
+/* A table with a column of colors: the separator is what makes most of them. */
+function table(text) {
+	const all = [['\t', 'TSV'], [';', 'CSV with semicolons'], [',', 'CSV']].map(([comma, form]) => ofRows(rowsOf(text, comma), form)).filter(Boolean);
+	return all.sort((a, b) => b.colors.length - a.colors.length)[0] ?? null;
+}
+
+/* RFC 4180. */
+function rowsOf(text, comma) {
+	const field = new RegExp(`(?:"([^"]*(?:""[^"]*)*)"|([^${comma}\\r\\n]*))(${comma}|\\r\\n?|\\n|$)`, 'y');
+	const rows = [[]];
+	for (let match; field.lastIndex < text.length && (match = field.exec(text));) {
+		const [, quoted, plain, end] = match;
+		rows.at(-1).push(quoted?.replaceAll('""', '"') ?? plain.trim());
+		if (end !== comma) rows.push([]);
+	}
+	return rows.filter(row => row.length > 1 || row[0]);
+}
+
+function ofRows(rows, form) {
+	const full = rows.filter(row => row.length > 1);
+	const width = Math.max(0, ...full.slice(0, 9).map(row => row.length));
+	const columns = [1, 3].flatMap(span => Array.from({length: Math.max(0, width - span + 1)}, (_, at) => {
+		const valueOf = row => colorOf(span === 1 ? row[at] : row.slice(at, at + span).map(cell => +(cell || NaN)));
+		const values = full.map(valueOf).filter(Boolean);
+		// names may be colors of CSS, too
+		return {at, span, valueOf, count: values.length, rank: values.length + values.filter(value => /^#|\(/.test(value)).length};
+	}));
+	const column = columns.sort((a, b) => b.rank - a.rank)[0];
+	if (!column || width > 99 || column.count < 1 || column.count * 2 < rows.length - 1) return null;
+	const {at, span, valueOf} = column;
+	const others = Array.from({length: width}, (_, i) => i).filter(i => i < at || i >= at + span);
+	const isText = cell => /\p{L}/u.test(cell) && !/^#|\(/.test(colorOf(cell) ?? cell);
+	const titles = rows[0].map(title => title.toLowerCase());
+	const named = NAMES.map(name => titles.indexOf(name)).find(i => others.includes(i)) ?? others.find(i => full.slice(full.length > 1).some(row => isText(row[i] ?? '')));
+	if (named === undefined && span === 1) return null;
+	const colors = [], skipped = [];
+	rows.forEach((row, i) => {
+		const value = row.length > 1 && valueOf(row);
+		if (value) colors.push({name: named === undefined ? value : row[named] ?? '', value});
+		else if (i || row.length === 1 && !/^[#!]/.test(row[0])) skipped.push({name: row[named ?? 0] ?? row[0], why: 'no color'});
+	});
+	return {form, colors, skipped};
+}
+
+/* Colors alone, as one pastes them. */
+function list(text) {
+	const values = (text.match(/[\w-]+\([^()]*\)|[^\s,;"']+/g) ?? []).map(part => colorOf(part));
+	return values.length && values.every(Boolean) ? {form: 'List of colors', colors: values.map(value => ({name: value, value})), skipped: []} : null;
+}
