@@ -96,11 +96,11 @@ pub(crate) enum StorageError {
 
 impl StorageError {
     /// What clients learn: a cause without details, and whether the change may be there after all.
-    pub(crate) fn for_clients(&self) -> &'static str {
+    pub(crate) fn for_clients(&self) -> String {
         match self {
-            Self::Sqlite(error) => error.for_clients(),
+            Self::Sqlite(error) => error.for_clients().to_owned(),
             Self::Etcd(error) => error.for_clients(),
-            Self::Panicked => "the service failed",
+            Self::Panicked => "the service failed".to_owned(),
         }
     }
 }

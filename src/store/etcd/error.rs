@@ -5,9 +5,9 @@ use std::fmt;
 /// `Display` is for the operator, clients get [`EtcdError::for_clients`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EtcdError {
-    /// When no member does what it is asked in time. `reason`: why not. `may_be_there`: a member
-    /// may have done it, or may do it later, without an answer.
-    Unavailable { reason: String, may_be_there: bool },
+    /// When no member does what it is asked in time. `may_be_there`: a member may have done it, or
+    /// may do it later, without an answer.
+    Unavailable { cause: Cause, may_be_there: bool },
     /// When the answer to a commit was lost, and the log has been cut since.
     OutcomeLost,
     /// When etcd's database has reached its quota (<https://etcd.io/docs/v3.4/op-guide/maintenance>).
@@ -28,12 +28,37 @@ pub(crate) enum EtcdError {
     Malformed(String),
 }
 
+/// Why no member does what it is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    NoLeader,
+    /// No connection can be made. Has what each member does.
+    Unreachable(String),
+    /// Has what each member does.
+    NoAnswer(String),
+    /// Other services were faster each time.
+    Contended,
+}
+
+impl Cause {
+    fn text(&self) -> &'static str {
+        match self {
+            Self::NoLeader => "etcd has no leader, since most of its members do not answer",
+            Self::Unreachable(_) => "etcd cannot be reached",
+            Self::NoAnswer(_) => "etcd does not answer",
+            Self::Contended => "other services change the list in etcd all the time",
+        }
+    }
+}
+
 impl EtcdError {
     /// What clients learn: a cause without details, and whether the change may be there after all.
-    pub(crate) fn for_clients(&self) -> &'static str {
-        match self {
-            Self::Unavailable { may_be_there: false, .. } => "etcd does not answer",
-            Self::Unavailable { .. } => "etcd does not answer, and the change may be in the list",
+    pub(crate) fn for_clients(&self) -> String {
+        let text = match self {
+            Self::Unavailable { cause, may_be_there: false } => cause.text(),
+            Self::Unavailable { cause, .. } => {
+                return format!("{}, and the change may be in the list", cause.text());
+            }
             Self::OutcomeLost => "etcd did not answer in time, and the change may be in the list",
             Self::NoSpace => "etcd has no room",
             Self::TooLong | Self::Refused(_) => "etcd refuses it",
@@ -41,16 +66,21 @@ impl EtcdError {
             Self::Missing | Self::Newer | Self::Malformed(_) => {
                 "what etcd has in place of the list cannot be used"
             }
-        }
+        };
+        text.to_owned()
     }
 }
 
 impl fmt::Display for EtcdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unavailable { reason, may_be_there } => {
-                let doubt = if *may_be_there { "; the last change may be in the list" } else { "" };
-                write!(f, "etcd does not answer: {reason}{doubt}")
+            Self::Unavailable { cause, may_be_there } => {
+                f.write_str(cause.text())?;
+                if let Cause::Unreachable(reason) | Cause::NoAnswer(reason) = cause {
+                    write!(f, ": {reason}")?;
+                }
+                let doubt = "; the last change may be in the list";
+                f.write_str(if *may_be_there { doubt } else { "" })
             }
             Self::OutcomeLost => f.write_str(
                 "etcd did not answer in time, and its log was cut meanwhile: the last change may \

@@ -5,6 +5,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::EtcdError;
+use super::error::Cause;
 use super::format::{
     Entry, Keys, snapshot_bytes, snapshot_bytes_after, write_edits, write_entry, write_snapshot,
 };
@@ -319,8 +320,8 @@ impl Engine for EtcdEngine {
         let at_least = save.begun + RETRY_TIME;
         let deadline = save.oldest.map_or(at_least, |oldest| at_least.max(oldest + SAVE_TIME));
         if Instant::now() > deadline {
-            let reason = "other services commit all the time".to_owned();
-            return Err(EtcdError::Unavailable { reason, may_be_there: false }.into());
+            let cause = Cause::Contended;
+            return Err(EtcdError::Unavailable { cause, may_be_there: false }.into());
         }
         self.take_news(false, deadline)?;
         if self.is_fence_due {

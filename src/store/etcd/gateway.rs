@@ -19,6 +19,7 @@ use ureq::http::Response;
 use ureq::{Agent, Body, Error, Timeout};
 
 use super::EtcdError;
+use super::error::Cause;
 
 /// Longest time for each step of a request: to connect, to send, to get the head of the answer, and
 /// to get its content. A member that takes longer may be stopped, and another one is asked.
@@ -28,7 +29,7 @@ pub(super) const STEP_TIME: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Longest answer: a page of entries in base64, of which a log has no more than some 10 MiB.
-const ANSWER_BYTES_MAX: u64 = 256 * 1024 * 1024;
+const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Asks the members of etcd. A clone asks the same member first.
 #[derive(Clone)]
@@ -129,12 +130,23 @@ pub(super) fn get_range(from: &str, to: &str, limit: usize) -> Value {
 
 /// Why there is no answer of one member.
 enum Failure {
+    /// There was no connection.
+    NotConnected(String),
     /// The member has not done what it was asked, and will not.
     NotDone(String),
     /// It may have done it, or may do it later.
     MayBeDone(String),
     /// No member will do it. What this one was asked was not done.
     Final(EtcdError),
+}
+
+impl Failure {
+    fn reason(self) -> String {
+        match self {
+            Self::NotConnected(reason) | Self::NotDone(reason) | Self::MayBeDone(reason) => reason,
+            Self::Final(error) => error.to_string(),
+        }
+    }
 }
 
 impl Answer {
@@ -166,8 +178,9 @@ impl Gateway {
         Self { agent: config.into(), members: members.into(), failures: Arc::default() }
     }
 
-    fn member(&self) -> &str {
-        &self.members[self.failures.load(Relaxed) % self.members.len()]
+    /// The number of the member to ask next.
+    fn member(&self) -> usize {
+        self.failures.load(Relaxed) % self.members.len()
     }
 
     /// Has another member asked next, after this one has failed.
@@ -187,25 +200,20 @@ impl Gateway {
         let request = serde_json::to_vec(transaction).expect("it is made of strings");
         let mut reasons = vec![String::new(); self.members.len()];
         let mut may_be_done = false;
+        let mut is_reached = false;
         for tries in 1.. {
             let left = deadline.saturating_duration_since(Instant::now());
             let time = STEP_TIME.min(left.max(STEP_TIME / 4));
-            let member = self.failures.load(Relaxed) % self.members.len();
-            let failure = match self.post::<Answer>("kv/txn", &request, time) {
+            let member = self.member();
+            let failure = match self.post::<Answer>(member, "kv/txn", &request, time) {
                 Ok(answer) => return Ok(Answer { was_in_doubt: may_be_done, ..answer }),
                 Err(Failure::Final(error)) if !may_be_done => return Err(error),
-                Err(Failure::Final(error)) => Failure::NotDone(error.to_string()),
                 Err(failure) => failure,
             };
             self.note_failure();
-            reasons[member] = match failure {
-                Failure::NotDone(reason) => reason,
-                Failure::MayBeDone(reason) => {
-                    may_be_done = !is_read;
-                    reason
-                }
-                Failure::Final(error) => error.to_string(),
-            };
+            is_reached |= !matches!(failure, Failure::NotConnected(_));
+            may_be_done |= !is_read && matches!(failure, Failure::MayBeDone(_));
+            reasons[member] = failure.reason();
             if tries % self.members.len() == 0 {
                 sleep(PAUSE);
             }
@@ -213,11 +221,12 @@ impl Gateway {
                 break;
             }
         }
-        Err(EtcdError::Unavailable { reason: self.explain(&reasons), may_be_there: may_be_done })
+        let cause = self.explain(&reasons, is_reached);
+        Err(EtcdError::Unavailable { cause, may_be_there: may_be_done })
     }
 
-    /// Why no member has answered: that they have no leader, or else what each has answered.
-    fn explain(&self, reasons: &[String]) -> String {
+    /// Why no member has answered: that they have no leader, or else what each has done.
+    fn explain(&self, reasons: &[String], is_reached: bool) -> Cause {
         #[derive(Deserialize)]
         struct Status {
             /// 0, and so left out, if there is none.
@@ -225,24 +234,24 @@ impl Gateway {
             #[serde(rename = "version")]
             _version: String,
         }
-        for _ in 0..self.members.len() {
-            match self.post::<Status>("maintenance/status", b"{}", STEP_TIME / 4) {
-                Ok(Status { leader: None, .. }) => {
-                    return "it has no leader, since most of its members do not answer".to_owned();
-                }
-                _ => self.note_failure(),
-            }
+        let has_none = |member: usize| {
+            let status = self.post::<Status>(member, "maintenance/status", b"{}", STEP_TIME / 4);
+            status.is_ok_and(|status| status.leader.is_none())
+        };
+        if (0..self.members.len()).any(has_none) {
+            return Cause::NoLeader;
         }
         let said = self.members.iter().zip(reasons).filter(|(_, reason)| !reason.is_empty());
         let said = said.map(|(member, reason)| format!("{member} {reason}"));
-        said.collect::<Vec<_>>().join(", ")
+        let said = said.collect::<Vec<_>>().join(", ");
+        if is_reached { Cause::NoAnswer(said) } else { Cause::Unreachable(said) }
     }
 
     /// Has etcd forget all values that have been replaced or deleted before this revision.
     pub(super) fn compact(&self, revision: i64) {
         let request = json!({"revision": revision.to_string()}).to_string();
         // If it fails, the next compaction does the same and more.
-        let _ = self.post::<Value>("kv/compaction", request.as_bytes(), STEP_TIME);
+        let _ = self.post::<Value>(self.member(), "kv/compaction", request.as_bytes(), STEP_TIME);
     }
 
     /// Begins to watch what is put from one key to before another. The answer has a line of JSON
@@ -255,30 +264,34 @@ impl Gateway {
     ) -> Option<BufReader<impl std::io::Read + use<>>> {
         let create = json!({"create_request": {
             "key": base64(from), "range_end": base64(to), "filters": ["NODELETE"]}});
-        let response = self.send("watch", create.to_string().as_bytes(), STEP_TIME, time).ok()?;
+        let response = self
+            .send(self.member(), "watch", create.to_string().as_bytes(), STEP_TIME, time)
+            .ok()?;
         (response.status() == 200).then(|| BufReader::new(response.into_body().into_reader()))
     }
 
     fn send(
         &self,
+        member: usize,
         call: &str,
         request: &[u8],
         head_time: Duration,
         content_time: Duration,
     ) -> Result<Response<Body>, Error> {
-        let post = self.agent.post(format!("http://{}/v3/{call}", self.member())).config();
+        let post = self.agent.post(format!("http://{}/v3/{call}", self.members[member])).config();
         let post = post.timeout_recv_response(Some(head_time));
         post.timeout_recv_body(Some(content_time)).build().send(request)
     }
 
-    /// Asks one member.
+    /// Asks one member. A long list may take longer than the head of an answer.
     fn post<T: DeserializeOwned>(
         &self,
+        member: usize,
         call: &str,
         request: &[u8],
         time: Duration,
     ) -> Result<T, Failure> {
-        let mut response = self.send(call, request, time, time).map_err(classify)?;
+        let mut response = self.send(member, call, request, time, 4 * time).map_err(classify)?;
         let content = response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
         let content = content.map_err(classify)?;
         if response.status() != 200 {
@@ -293,11 +306,13 @@ impl Gateway {
 /// one before is logged.
 fn classify(error: Error) -> Failure {
     match error {
-        Error::HostNotFound => Failure::NotDone("is not known by its name".to_owned()),
-        Error::Timeout(Timeout::Connect) => Failure::NotDone("does not answer in time".to_owned()),
-        Error::ConnectionFailed => Failure::NotDone("cannot be reached".to_owned()),
+        Error::HostNotFound => Failure::NotConnected("is not known by its name".to_owned()),
+        Error::Timeout(Timeout::Connect) => {
+            Failure::NotConnected("does not answer in time".to_owned())
+        }
+        Error::ConnectionFailed => Failure::NotConnected("cannot be reached".to_owned()),
         Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
-            Failure::NotDone("refuses the connection".to_owned())
+            Failure::NotConnected("refuses the connection".to_owned())
         }
         Error::Timeout(_) => Failure::MayBeDone("does not answer in time".to_owned()),
         Error::Io(error) => Failure::MayBeDone(format!("broke the connection: {error}")),
