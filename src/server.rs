@@ -85,7 +85,8 @@
 //!
 //! Above the connection limit (`Phase::AboveLimit`), workers look every 20 ms. The connections that
 //! have stalled longest, at least for half a second, get `Event::Evicted`. The more memory old lists
-//! and colors take, the less time has a client to read one: `Reading::deadline`.
+//! and colors take, the less time has a client to read one (`Reading::deadline`); workers look every
+//! 20 ms then, too.
 
 mod accept;
 mod access_log;

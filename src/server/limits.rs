@@ -205,7 +205,7 @@ impl Shared {
     /// does not matter. Falls from the request timeout to nothing while what clients read grows from
     /// [`Shared::buffers_max`] to twice as much, so the client that takes longest is closed first.
     /// With a long list, from twice its length: two versions of it may always be read to their end.
-    fn reading_time(&self) -> Option<Duration> {
+    pub(super) fn reading_time(&self) -> Option<Duration> {
         let bytes = self.read_bytes.load(Relaxed);
         if bytes <= self.buffers_max {
             return None;

@@ -28,8 +28,9 @@ use crate::store::Deliver;
 /// deadline may be missed by this time, and by [`CATCH_UP_TIME`] more while all batches are full.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Time between two looks while there are more connections than the limit, and room has to be made.
-const ABOVE_LIMIT_TICK: Duration = Duration::from_millis(20);
+/// Time between two looks while there are more connections than the limit, or what clients read
+/// takes much memory, and room has to be made.
+const SHORTAGE_TICK: Duration = Duration::from_millis(20);
 
 /// A connection whose client has made no progress for this long has stalled. Above the connection
 /// limit it may be closed: the time is short, so that new clients soon find room. A request that
@@ -332,8 +333,9 @@ impl Worker {
         let deadlines =
             self.connections.values().filter_map(|entry| entry.connection.next_check(context));
         let first = deadlines.min().map(|first| first.max(until + TICK));
-        self.next_check =
-            if context.phase == Phase::AboveLimit { Some(until + ABOVE_LIMIT_TICK) } else { first };
+        let is_shortage =
+            context.phase == Phase::AboveLimit || context.shared.reading_time().is_some();
+        self.next_check = if is_shortage { Some(until + SHORTAGE_TICK) } else { first };
     }
 
     /// Sends [`Event::Evicted`] to the connections that have stalled longest: to this worker's
