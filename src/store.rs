@@ -10,6 +10,7 @@
 //! |---|---|---|
 //! | in memory | the thread that calls [`SharedList::change`] | nothing |
 //! | in FILE | the writer: [`Writer::run`] | the disk, and locks of other programs |
+//! | in etcd | the writer | etcd, and other services that commit |
 //!
 //! The writer passes the outcome of each change to the [`Deliver`] that came with the change. The
 //! thread that publishes a new version calls the [`ChangeListener`]. Neither of these two functions
@@ -32,9 +33,12 @@
 //! | who | waits for | at most |
 //! |---|---|---|
 //! | the writer | SQLite's write lock | about 5 s; then the changes that wait for it fail (500) |
+//! | a change | etcd | about 5 s; then it fails (500) |
+//! | the writer | one member of etcd | 1 s for each step; then it asks another one |
 //! | a change | those before it in its commit | 50 ms, and the rest of the one that is being made |
-//! | the writer | the next look for commits of other programs | 1 s |
+//! | the writer | the next look for commits of others | 1 s |
 //! | a start | a predecessor that stops | 6 s |
+//! | a start | etcd | 6 s, and half a second to find the reason |
 //! | a start without a copy | the service that is followed | 6 s, and one more try |
 //! | a stop | the writer's last commit | 4.5 s from the signal |
 //!
