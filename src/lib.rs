@@ -106,7 +106,7 @@
 //!    edits the list. With it, the answer is `Answer::Save`: `Connection::act_on_answer` gives the
 //!    change to the writer by `Store::submit`, and the connection is in `State::AwaitingAnswer`.
 //! 2. The `Writer` takes changes that wait, finds the `Outcome` and the `Edit`s of each on a clone
-//!    of the list, commits (FILE-wal is synced), and publishes the clone.
+//!    of the list, commits (FILE-wal is synced, or etcd has it), and publishes the clone.
 //! 3. The outcome comes to the worker as `Mail::Outcome`, and so to `Connection::handle_outcome`.
 //!    `Service::respond_to_outcome` makes the response: 500 if the change could not be saved.
 //! 4. `Watches::mark` gets the edits of each published version, and finds the connections that wait

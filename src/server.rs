@@ -4,7 +4,7 @@
 //! # Threads
 //!
 //! - **main** reads the tokens and opens the list. Then it accepts connections, takes signals,
-//!   reads tokens again and sends heartbeats. It waits in poll(2), at the start for FILE or the
+//!   reads tokens again and sends heartbeats. It waits in poll(2), at the start for FILE, etcd or the
 //!   service that is followed, and at the stop for connections and the writer.
 //! - **The workers** receive, answer and send. Their number is `--workers`, or one for each
 //!   processor but one, from 1 to 256. They wait in epoll_wait(2). The processor that is left is
@@ -14,7 +14,9 @@
 //! - **One more** makes the answers that take long, one after the other. It is the one that no
 //!   heartbeat depends on: many long answers are no fault.
 //! - **The writer**, with `--data`, saves changes and closes the storage. It waits for the disk,
-//!   for locks of other programs, and for its channel.
+//!   for locks of other programs or for etcd, and for its channel.
+//! - **The watch**, with a list in etcd, wakes the writer when another service has changed the
+//!   list. It waits for etcd.
 //! - **The follower**, with `--follow`, asks the other service, and submits its list. It waits for
 //!   that service and for the writer.
 //! - **log** writes log lines. It waits for its channel and for standard error.

@@ -20,8 +20,9 @@ const WATCH_TIME: Duration = Duration::from_secs(10);
 /// The pause after a watch that has ended early.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Most entries that wait for the writer, which may be waiting for etcd. Instead of more, it looks.
-const ENTRIES_MAX: usize = 1000;
+/// Most bytes of entries that wait for the writer, which may be waiting for etcd. Instead of more,
+/// it looks.
+const BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// What the watch has seen, and the writer has not taken.
 #[derive(Clone, Default)]
@@ -30,6 +31,8 @@ pub(super) struct News(Arc<Mutex<Seen>>);
 #[derive(Default)]
 struct Seen {
     entries: Vec<KeyValue>,
+    /// Of their values.
+    bytes: usize,
     /// Something may have been missed: the writer has to look.
     is_look_due: bool,
 }
@@ -41,7 +44,7 @@ impl News {
 
     /// Takes what was seen, and whether a look is due.
     pub(super) fn take(&self) -> (Vec<KeyValue>, bool) {
-        let Seen { entries, is_look_due } = take(&mut *self.lock());
+        let Seen { entries, is_look_due, .. } = take(&mut *self.lock());
         (entries, is_look_due)
     }
 }
@@ -103,10 +106,10 @@ impl Watch {
         let mut seen = self.news.lock();
         // What was put before the watch was created is found by a look.
         seen.is_look_due |= result.created;
+        seen.bytes += result.events.iter().map(|event| event.kv.value.len()).sum::<usize>();
         seen.entries.extend(result.events.into_iter().map(|event| event.kv));
-        if seen.entries.len() > ENTRIES_MAX {
-            seen.entries.clear();
-            seen.is_look_due = true;
+        if seen.bytes > BYTES_MAX {
+            *seen = Seen { is_look_due: true, ..Seen::default() };
         }
     }
 }
