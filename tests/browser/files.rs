@@ -247,7 +247,7 @@ fn a_list_that_the_service_would_not_take_is_said_before_it_is_sent() {
     let obstacle = |colors: usize| {
         let all: Vec<_> =
             (0..colors).map(|i| json!({"name": format!("{i}"), "value": "#000000"})).collect();
-        browser.give_file(&scratch.write("long.json", &json!(all).to_string()));
+        browser.give_file(&scratch.write("long.json", json!(all).to_string()));
         expect_comparison(&browser, &format!("3 colors become {}", 3 + colors));
         let is_disabled = browser.run("return document.querySelector('#replace').disabled");
         browser.press(&[ESCAPE]);
