@@ -83,7 +83,7 @@ const FILES: &str = concat!(
 /// After a change of style or script, a test below tells the new hash.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'self' 'sha256-",
-    "SBFQEdgsfKQDTHmAP2C+H8TJr1bEAi3AANNXW4tv8bI=",
+    "0WG2lCTtlG3aq8eF3QJo0GeijiG2CxFEr1OkOQSkNrg=",
     "'; style-src 'sha256-",
     "NQ/mgOgKHRRnAdxLf5/Fvfv7Q4NN5WdOK3abmZKJ4m4=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \

@@ -97,7 +97,7 @@ function announce(before) {
 	}, 5000);
 }
 
-const pause = (time, signal) => new Promise(resolve => setTimeout(signal.onabort = resolve, time));
+const pause = (time, signal) => new Promise(resolve => setTimeout(signal.onabort = () => resolve(), time));
 
 /* Reads the list when it changes. The windows of a browser share six connections (HTTP/1.1), so the one that began first waits for all. There are no locks without TLS. */
 async function waitForChange(signal) {
