@@ -83,9 +83,9 @@ const FILES: &str = concat!(
 /// After a change of style or script, a test below tells the new hash.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'self' 'sha256-",
-    "0WG2lCTtlG3aq8eF3QJo0GeijiG2CxFEr1OkOQSkNrg=",
+    "a98PTIQs2gtPuwKWbTzUX51+/Zooh3oHCU8ntql+Ftk=",
     "'; style-src 'sha256-",
-    "NQ/mgOgKHRRnAdxLf5/Fvfv7Q4NN5WdOK3abmZKJ4m4=",
+    "SxZSlg+9Vtxpm9hHFN3RV9h+KsCbI8SdxQs3RLCnIxE=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 );

@@ -57,7 +57,7 @@ function compare(colors, source, reason = '', file) {
 		Changed: Changed.map(({name, value, key}) => `${called(name)} ${called(old.get(key))} → ${called(value)}`),
 		Removed: Removed.map(pair),
 		...file && !excess && remarksOn(colors, file),
-	}).filter(([, some]) => some.length).flatMap(([what, some]) => [element('dt', `${what} (${figure(some.length)})`), element('dd', listed(some, 8))]));
+	}).filter(([, some]) => some.length).flatMap(([what, some]) => [element('dt', `${what} (${figure(some.length)})`), element('dd', listed(some, 4))]));
 	drawField(at.before, list);
 	drawField(at.after, excess ? [] : all);
 	say(at.obstacle, excess || reason);

@@ -26,7 +26,7 @@ function ownList(data, form = 'JSON') {
 /* The objects of a script, as in `export default {red: '#f00'}`. If there are several, each goes by the name of its variable. */
 function script(text) {
 	if (text.length > MOST) return null;
-	const begin = /(?:([\w$]+)\s*(?::[^=\n]*)?=|\b(?:default|return)\b|\()\s*(?=[[{])/g;
+	const begin = /(?:([\w-]+)\s*(?::[^=\n]*)?=|\b(?:default|return)\b|\()\s*(?=[[{])/g;
 	const all = [];
 	for (let match; (match = begin.exec(text));) {
 		try {
@@ -38,7 +38,7 @@ function script(text) {
 	return all.length ? ofTree(all.length > 1 ? Object.fromEntries(all) : all[0][1], 'Script') : null;
 }
 
-/* Reads JSON, but for comments, quotes, commas and what is computed, which is taken as text. */
+/* Reads JSON, but for comments, quotes, commas and what is computed, which is null. */
 function objectAt(text, at) {
 	const token = /\s+|\/\*[^]*?\*\/|\/\/[^\n]*|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`[^`]*`|[[\]{}:,]|[^\s[\]{}(),:"'`]+(?:\([^()]*\))?/y;
 	token.lastIndex = at;
@@ -51,13 +51,11 @@ function objectAt(text, at) {
 		if (/^[\]},]$/.test(part) && last === ',') parts.pop();
 		if (part === ':' && !last.startsWith('"')) parts.push(`"${parts.pop()}"`);
 		depth += /^[[{]$/.test(part) - /^[\]}]$/.test(part);
-		const isSign = /^[[\]{}:,]$/.test(part);
 		// more of what is computed
-		if (!isSign && /^[^[\]{}:,]/.test(last)) continue;
-		const plain = /^["'`]/.test(part) ? part.slice(1, -1).replace(/\\(.)/g, '$1') : part;
-		parts.push(isSign || /^-?(0|[1-9]\d*)(\.\d+)?$/.test(part) ? part : JSON.stringify(plain));
+		if (/^[^[\]{}:,]/.test(part) && /^[^[\]{}:,]/.test(last)) continue;
+		parts.push(/^["'`]/.test(part) ? JSON.stringify(part.slice(1, -1).replace(/\\(.)/g, '$1')) : part.replace(/^0x.*/, '"$&"'));
 	} while (depth);
-	return {data: JSON.parse(parts.join('')), end: token.lastIndex};
+	return {data: JSON.parse(parts.map(part => /^([[\]{}:,"]|-?(0|[1-9]\d*)(\.\d+)?$)/.test(part) ? part : 'null').join('')), end: token.lastIndex};
 }
 
 /* Lines of `name: value`, indented for maps in maps, or of `name = value`. */
