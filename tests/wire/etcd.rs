@@ -209,6 +209,7 @@ fn a_key_that_somebody_deleted_is_made_anew_by_a_start() {
         let content = format!(r#"{{"name":"{name}","value":""}}"#);
         server.ask("POST", "/colors", &content).expect_status(201);
     }
+    let mut waiting = wait_on(&server, "GET", "/colors/a");
     etcd.etcdctl(&["del", "--prefix", "colors/"]);
     let message = "the change could not be saved: what etcd has in place of the list cannot be used; \
                    /health and the log say what to do";
@@ -217,6 +218,7 @@ fn a_key_that_somebody_deleted_is_made_anew_by_a_start() {
     let missing = run(&mut colors(&["--dump", "--data", &url]));
     assert!(missing.0 == Some(1) && missing.2.contains("etcd has no list there"), "{missing:?}");
     let other = Server::with_data(SEED, &url, &[]);
+    waiting.response().expect(404, r#"{"error":true}"#);
     for (number, server) in [(1, &other), (2, &server), (3, &other), (4, &server)] {
         wait_until("it works again", || server.ask("GET", "/health", "").status == 200);
         server.ask("PUT", "/colors/red", &format!(r#"{{"value":"{number}"}}"#)).expect_status(200);

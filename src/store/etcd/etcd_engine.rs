@@ -203,6 +203,8 @@ impl EtcdEngine {
             let Some(edits) = self.position.follow(&self.keys, found)? else {
                 let position = Position::read(&self.gateway, &self.keys, deadline)?;
                 self.position = position.ok_or(EtcdError::Missing)?;
+                // No edits lead there from what was handed over.
+                self.handed = ColorList::default();
                 return Ok(());
             };
             self.edits.extend(edits);
@@ -210,11 +212,10 @@ impl EtcdEngine {
                 return Ok(());
             }
             let answer = self.gateway.ask(&self.transaction(Vec::new()), deadline)?;
-            found = if answer.succeeded {
+            if answer.succeeded {
                 return Ok(());
-            } else {
-                answer.into_found().unwrap_or_default()
-            };
+            }
+            found = answer.into_found().unwrap_or_default();
         }
     }
 
