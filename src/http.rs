@@ -15,7 +15,7 @@ pub(crate) use date::{Date, rfc3339};
 pub(crate) use parser::Parser;
 pub(crate) use protocol_error::ProtocolError;
 #[cfg(test)]
-pub(crate) use request::KeptFields;
+pub(crate) use request::RequestFields;
 pub(crate) use request::{Credentials, METHODS, Request, is_safe};
 pub(crate) use response::{Challenge, CommonFields, Content, MediaType, Response};
 pub(crate) use syntax::{

@@ -96,14 +96,14 @@
 //!
 //! 1. A socket is readable: `Worker::serve` gives `Event::Socket` to `Connection::transition`.
 //!    `Connection::receive_requests` receives, and the `Parser` makes the `Request`.
-//! 2. `Service::respond` asks `Service::admit` which `Operation` that is. `Service::operate` finds
+//! 2. `Service::decide` asks `Service::admit` which `Operation` that is. `Service::operate` finds
 //!    the color in the current version of the list, and makes the `Response`.
-//! 3. `Connection::push` appends it to the `Output`, which sends it.
+//! 3. `Connection::append` appends it to the `Output`, which sends it.
 //!
 //! **A change.**
 //!
 //! 1. `Service::operate` makes a `Change` of the content. Without `--data`, `SharedList::change`
-//!    edits the list. With it, the answer is `Answer::Save`: `Connection::act_on_answer` gives the
+//!    edits the list. With it, the answer is `Decision::Save`: `Connection::carry_out` gives the
 //!    change to the writer by `Store::submit`, and the connection is in `State::AwaitingAnswer`.
 //! 2. The `Writer` takes changes that wait, finds the `Outcome` and the `Edit`s of each on a clone
 //!    of the list, commits (FILE-wal is synced, or etcd has it), and publishes the clone.

@@ -37,7 +37,7 @@
 //! - The accept loop posts each connection to the `Inbox` of a worker, whose eventfd wakes the
 //!   worker. After a change of the `Phase` it wakes all workers.
 //! - A change goes to the writer through a channel. The outcome comes back as `Mail::Outcome`, and
-//!   what the pool has answered as `Mail::Answer`.
+//!   what the pool has answered as `Mail::FromPool`.
 //! - The thread that publishes a new version of the list calls `Watches::mark` of each worker with
 //!   the edits. A worker is woken if one of its connections may wait for one of these.
 //! - Signals write to streams that the accept loop polls.

@@ -62,22 +62,29 @@ impl Service {
 pub(crate) struct RequestContext {
     /// Whether a request for a foreign host name is refused.
     pub(crate) checks_host: bool,
-    /// Since when the request has waited for a thread on which it may take long. `None` on a
-    /// worker: an answer that takes long is [`Answer::TakesLong`].
-    pub(crate) long_since: Option<Instant>,
+    pub(crate) thread: Thread,
 }
 
-/// What comes of a request: a response, or what has to be done before there is one.
-pub(crate) enum Answer {
-    Ready(Response),
-    /// The head of the request is refused.
-    Refused(Response),
+/// Which thread asks the service.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Thread {
+    /// An event loop: what would take long is [`Decision::AnswerOnPool`].
+    Worker,
+    /// The thread for answers that take long. An envelope that was read from the list since the
+    /// request was queued is new enough.
+    Pool { queued_at: Instant },
+}
+
+/// What is to be done next with a request.
+pub(crate) enum Decision {
+    Respond(Response),
+    /// The head of the request is refused: respond so, and read no content.
+    Refuse(Response),
     /// What the client has is current, and it prefers to wait until this changes (RFC 7240 §4.3).
     /// The response is the 304 for when nothing changes in time.
-    Wait(Subject, Response),
-    /// Nothing was done, since it would take long: ask again on a thread of the pool, with
-    /// [`RequestContext::long_since`].
-    TakesLong,
+    WaitForChange(Subject, Response),
+    /// Nothing was done, since it would take long: ask again on [`Thread::Pool`].
+    AnswerOnPool,
     /// The writer has to save this change: [`Store::submit`]. [`Service::respond_to_outcome`] makes
     /// the response from the outcome.
     Save(Change),

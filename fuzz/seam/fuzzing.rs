@@ -27,7 +27,7 @@ impl ParsedRequest {
 
     /// The value of one of the fields below.
     pub fn field(&self, name: &str) -> Option<&[u8]> {
-        let fields = self.0.kept();
+        let fields = self.0.fields();
         let text = match name {
             "origin" => &fields.origin,
             "sec-fetch-site" => &fields.sec_fetch_site,

@@ -99,8 +99,8 @@ impl SteppedConnection {
             self.connection.handle_event(replace(&mut self.event, Event::Socket), context);
         loop {
             POOL.join();
-            let Some(Mail::Answer(_, answer)) = self.worker.inbox.take().pop() else { break };
-            next = self.connection.handle_answer(answer, context);
+            let Some(Mail::FromPool(_, answer)) = self.worker.inbox.take().pop() else { break };
+            next = self.connection.handle_decision(answer, context);
         }
         match next {
             Next::Close => return Step::Closed,

@@ -7,7 +7,7 @@ use tiny_http::Method;
 
 use super::chunked::ChunkedDecoder;
 use super::protocol_error::{FIELD_LINES_MAX, ProtocolError};
-use super::request::{Credentials, KeptFields, Request, is_safe};
+use super::request::{Credentials, Request, RequestFields, is_safe};
 use super::syntax::{Host, parse_digits, split_absolute_form};
 use super::via::service_ids;
 use crate::conditions::Conditions;
@@ -62,8 +62,8 @@ struct FieldLines<'a> {
     close: bool,
     keep_alive: bool,
     expects_continue: bool,
-    /// The fields for [`Request::kept_fields`], if there are any.
-    kept: Option<Box<KeptFields>>,
+    /// The fields for [`Request::fields`], if there are any.
+    found: Option<Box<RequestFields>>,
 }
 
 /// Parses a whole head, its empty line included. `content_max`: the longest content in bytes.
@@ -106,16 +106,16 @@ pub(super) fn parse(
     lines.parse_conditions(&method);
     let host = lines.host(target)?;
     let framing = lines.framing(content_max)?;
-    let has_origin = lines.kept.as_ref().is_some_and(|fields| fields.origin.is_some());
+    let has_origin = lines.found.as_ref().is_some_and(|fields| fields.origin.is_some());
     if let Some(host) = host.filter(|host| host.needs_dns || has_origin) {
-        let fields = lines.kept();
+        let fields = lines.fields();
         fields.host = Some(host.as_str().to_owned());
         fields.needs_dns = host.needs_dns;
     }
     let request = Request {
         method,
         target: target.to_owned(),
-        kept_fields: lines.kept,
+        fields: lines.found,
         content: Vec::new(),
         has_content: !matches!(framing, Framing::Length(0)),
         keep_alive: !lines.close && (lines.is_1_1 || lines.keep_alive),
@@ -139,7 +139,7 @@ pub(super) fn parse_in_part(head: &[u8]) -> Option<Request> {
     Some(Request {
         method: parsed.method?.parse().ok()?,
         target: parsed.path.unwrap_or_default().to_owned(),
-        kept_fields: lines.kept,
+        fields: lines.found,
         content: Vec::new(),
         has_content: false,
         keep_alive: false,
@@ -194,44 +194,44 @@ impl<'a> FieldLines<'a> {
             }
             8 if is("if-match") => join(&mut self.if_match, value),
             13 if is("if-none-match") => join(&mut self.if_none_match, value),
-            6 if is("origin") => join(&mut self.kept().origin, value),
-            14 if is("sec-fetch-site") => join(&mut self.kept().sec_fetch_site, value),
+            6 if is("origin") => join(&mut self.fields().origin, value),
+            14 if is("sec-fetch-site") => join(&mut self.fields().sec_fetch_site, value),
             29 if is("access-control-request-method") => {
-                join(&mut self.kept().preflight_method, value)
+                join(&mut self.fields().preflight_method, value)
             }
             30 if is("access-control-request-headers") => {
-                join(&mut self.kept().preflight_fields, value)
+                join(&mut self.fields().preflight_fields, value)
             }
             16 if is("content-encoding") && has_other(b"identity") => {
-                join(&mut self.kept().content_coding, value);
+                join(&mut self.fields().content_coding, value);
             }
             // A shortcut: nearly all clients but browsers send `*/*`.
             6 if is("accept") && value != b"*/*" && asks_for_html(value) => {
-                self.kept().asks_for_html = true
+                self.fields().asks_for_html = true
             }
             // RFC 7240 §2: if `wait` is given several times, the first counts that is well-formed.
             6 if is("prefer") => {
-                let fields = self.kept();
+                let fields = self.fields();
                 fields.prefer_wait =
                     fields.prefer_wait.or_else(|| members(value).find_map(wait_seconds));
             }
             // RFC 9110 §11.6.2: the field is no list. If the service took one of two, a proxy might
             // have checked the other.
             13 if is("authorization") => {
-                let field = &mut self.kept().authorization;
+                let field = &mut self.fields().authorization;
                 once(field, Credentials::parse(value), ProtocolError::AUTHORIZATION)?;
             }
             3 if is("via")
                 && str::from_utf8(value).is_ok_and(|via| service_ids(via).any(|_| true)) =>
             {
-                self.kept().is_of_follower = true;
+                self.fields().is_of_follower = true;
             }
             // Each proxy appends the address of its client. That client may have sent the addresses
             // before it. So the last address of the last line counts.
             15 if is("x-forwarded-for") => {
                 let last = value.rsplit(|byte| *byte == b',').next().unwrap_or_default();
                 let address = str::from_utf8(last).ok().and_then(|last| last.trim().parse().ok());
-                self.kept().forwarded_for = address;
+                self.fields().forwarded_for = address;
             }
             _ => {}
         }
@@ -241,13 +241,13 @@ impl<'a> FieldLines<'a> {
     fn parse_conditions(&mut self, method: &Method) {
         let (if_match, if_none_match) = (self.if_match.take(), self.if_none_match.take());
         if if_match.is_some() || if_none_match.is_some() {
-            self.kept().conditions =
+            self.fields().conditions =
                 Conditions::parse(is_safe(method), if_match.as_deref(), if_none_match.as_deref());
         }
     }
 
-    fn kept(&mut self) -> &mut KeptFields {
-        self.kept.get_or_insert_default()
+    fn fields(&mut self) -> &mut RequestFields {
+        self.found.get_or_insert_default()
     }
 
     /// The host that the request is for (RFC 9112 §3.2). `None` with HTTP/1.0, and if an empty Host
@@ -346,9 +346,9 @@ fn asks_for_html(value: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn fields(lines: &str) -> Result<KeptFields, ProtocolError> {
+    fn fields(lines: &str) -> Result<RequestFields, ProtocolError> {
         let head = format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
-        parse(head.as_bytes(), 0, false).map(|incoming| incoming.request.kept().clone())
+        parse(head.as_bytes(), 0, false).map(|incoming| incoming.request.fields().clone())
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::conditions::Conditions;
-use crate::http::KeptFields;
+use crate::http::RequestFields;
 use crate::http::protocol_error::FIELD_LINES_MAX;
 
 /// Method and target, the content, and whether the connection stays.
@@ -66,7 +66,7 @@ fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
         let mut parser = Parser::default();
         parser.append(request.as_bytes());
         let Ok(Some(request)) = parser.next_request(16) else { panic!("{request:?}") };
-        request.kept().clone()
+        request.fields().clone()
     };
     let some = |text: &str| Some(text.to_owned());
     assert_eq!(
@@ -74,12 +74,12 @@ fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
             "GET /a HTTP/1.1\r\nHOST: \ta:1 \r\nIf-Match: \"a\"\r\nCookie: x\r\n\
              if-match:\t\"\u{e9}\"\r\nOrigin:\r\n\r\n"
         ),
-        KeptFields {
+        RequestFields {
             host: some("a:1"),
             needs_dns: true,
             conditions: Conditions::parse(true, Some("\"a\", \"??\""), None),
             origin: some(""),
-            ..KeptFields::default()
+            ..RequestFields::default()
         }
     );
     assert_eq!(
@@ -91,7 +91,7 @@ fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
              access-control-request-headers: b\r\nContent-Encoding: gzip\r\n\
              Via: 1.1 colors-1\r\nVia: 1.1 Caddy\r\n\r\n"
         ),
-        KeptFields {
+        RequestFields {
             authorization: None,
             content_coding: some("gzip"),
             forwarded_for: None,
@@ -107,7 +107,7 @@ fn the_fields_that_matter_are_joined_and_the_rest_dropped() {
             is_of_follower: true,
         }
     );
-    assert_eq!(fields("GET /a HTTP/1.0\r\n\r\n"), KeptFields::default());
+    assert_eq!(fields("GET /a HTTP/1.0\r\n\r\n"), RequestFields::default());
     let of_localhost = "GET /a HTTP/1.1\r\nHost: localhost:1\r\nOrigin: x\r\n\r\n";
     assert_eq!(fields(of_localhost).host, some("localhost:1"));
     let without_origin = "GET /a HTTP/1.1\r\nHost: [::1]\r\nIf-Match: *\r\n\r\n";
@@ -346,7 +346,7 @@ fn what_is_wrong_does_not_depend_on_what_has_arrived_beyond_it() {
         });
         let told = parser.abandon().unwrap();
         assert_eq!(
-            (refused, told.target.as_str(), told.kept().origin.as_deref()),
+            (refused, told.target.as_str(), told.fields().origin.as_deref()),
             (true, "/a", Some("b")),
             "in pieces of {size}"
         );

@@ -21,8 +21,8 @@ pub(crate) struct Request {
     /// 9112 §3.2).
     pub(crate) target: String,
     /// `None` if none of these fields came and the host needs no DNS: this saves memory. Read it by
-    /// [`Request::kept`].
-    pub(crate) kept_fields: Option<Box<KeptFields>>,
+    /// [`Request::fields`].
+    pub(crate) fields: Option<Box<RequestFields>>,
     /// The content, without its transfer coding. Empty if [`Request::ignores_content`].
     pub(crate) content: Vec<u8>,
     /// The head announces content. If that is chunked, it may turn out to be empty.
@@ -37,7 +37,7 @@ pub(crate) struct Request {
 /// What is kept of fields that many requests lack. If several lines have a field that is kept as a
 /// text, their values are joined by commas (RFC 9110 §5.3).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct KeptFields {
+pub(crate) struct RequestFields {
     pub(crate) authorization: Option<Credentials>,
     pub(crate) conditions: Conditions,
     /// The values of Content-Encoding that name another coding than `identity`.
@@ -66,7 +66,7 @@ pub(crate) struct KeptFields {
     pub(crate) is_of_follower: bool,
 }
 
-static NOTHING_KEPT: LazyLock<KeptFields> = LazyLock::new(KeptFields::default);
+static NO_FIELDS: LazyLock<RequestFields> = LazyLock::new(RequestFields::default);
 
 /// The value of Authorization (RFC 9110 §11.6.2). Only the hash of a token is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,8 +105,8 @@ pub(crate) fn is_safe(method: &Method) -> bool {
 }
 
 impl Request {
-    pub(crate) fn kept(&self) -> &KeptFields {
-        self.kept_fields.as_deref().unwrap_or(&NOTHING_KEPT)
+    pub(crate) fn fields(&self) -> &RequestFields {
+        self.fields.as_deref().unwrap_or(&NO_FIELDS)
     }
 
     pub(crate) fn is_safe(&self) -> bool {
@@ -122,18 +122,18 @@ impl Request {
     /// Whether this is a CORS preflight, by which a browser asks what a page of another origin may
     /// send (Fetch standard, CORS protocol).
     pub(crate) fn is_preflight(&self) -> bool {
-        self.method == Method::Options && self.kept().preflight_method.is_some()
+        self.method == Method::Options && self.fields().preflight_method.is_some()
     }
 
-    /// Whether the request is small enough to wait for a change. Many may wait: their tags are
+    /// Whether the request is short enough to wait for a change. Many may wait: their tags are
     /// compared when what they name changes, and no other limit counts their memory.
-    pub(crate) fn may_wait(&self) -> bool {
-        self.kept().conditions.tags <= WAIT_TAGS_MAX && self.kept_bytes() <= WAIT_BYTES_MAX
+    pub(crate) fn is_short(&self) -> bool {
+        self.fields().conditions.tags <= WAIT_TAGS_MAX && self.fields_bytes() <= WAIT_BYTES_MAX
     }
 
     /// Bytes that are kept of the head, without the entity tags.
-    fn kept_bytes(&self) -> usize {
-        let Some(fields) = &self.kept_fields else { return self.target.len() };
+    fn fields_bytes(&self) -> usize {
+        let Some(fields) = &self.fields else { return self.target.len() };
         let texts = [
             &fields.content_coding,
             &fields.host,
@@ -143,7 +143,7 @@ impl Request {
             &fields.preflight_fields,
         ];
         let texts = texts.into_iter().flatten().map(String::len).sum::<usize>();
-        self.target.len() + size_of::<KeptFields>() + texts
+        self.target.len() + size_of::<RequestFields>() + texts
     }
 
     /// Bytes of memory that the request counts for: its head and its content.
@@ -155,11 +155,11 @@ impl Request {
 #[cfg(test)]
 impl Request {
     /// A request with these fields and nothing else.
-    pub(crate) fn plain(method: Method, fields: KeptFields) -> Self {
+    pub(crate) fn plain(method: Method, fields: RequestFields) -> Self {
         Self {
             method,
             target: String::new(),
-            kept_fields: Some(fields.into()),
+            fields: Some(fields.into()),
             content: Vec::new(),
             has_content: false,
             keep_alive: true,

@@ -25,7 +25,7 @@ pub(super) fn log(
     response: &Response,
     bytes: usize,
 ) {
-    let client = || client(peer, request.and_then(|request| request.kept().forwarded_for));
+    let client = || client(peer, request.and_then(|request| request.fields().forwarded_for));
     let status = response.status.0;
     let detail = &response.log_detail;
     if matches!(response.challenge, Some(Challenge::InvalidToken | Challenge::SeveralWords)) {

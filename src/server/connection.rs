@@ -25,7 +25,7 @@ use crate::http::{Parser, ProtocolError, Request};
 use crate::metrics::Closing;
 use crate::options::Options;
 use crate::server_state::Phase;
-use crate::service::{Answer, RequestContext};
+use crate::service::{Decision, RequestContext, Thread};
 use crate::store::{Outcome, StorageError};
 
 /// Bytes received at a time, unless more bytes of a content are missing. A request of curl has 84.
@@ -159,9 +159,13 @@ impl Connection {
     }
 
     /// Goes on with the request whose answer another thread has made.
-    pub(super) fn handle_answer(&mut self, answer: Answer, context: &mut LoopContext<'_>) -> Next {
+    pub(super) fn handle_decision(
+        &mut self,
+        decision: Decision,
+        context: &mut LoopContext<'_>,
+    ) -> Next {
         let Some(pending) = self.take_pending() else { return Next::Close };
-        let transition = self.act_on_answer(pending, answer, context);
+        let transition = self.carry_out(pending, decision, context);
         self.enter_state(transition, context)
     }
 
@@ -186,7 +190,7 @@ impl Connection {
     }
 
     /// What each event means in each state. Answers and outcomes of other threads come by
-    /// [`Connection::handle_answer`] and [`Connection::handle_outcome`].
+    /// [`Connection::handle_decision`] and [`Connection::handle_outcome`].
     fn transition(
         &mut self,
         event: Event,
@@ -237,7 +241,7 @@ impl Connection {
                 Ok(Transition(sending, Next::Queue))
             }
             (State::Sending { then, since }, Event::Socket | Event::Turn) => {
-                self.send_more(then, since, None, context)
+                self.continue_sending(then, since, None, context)
             }
             (State::Sending { .. }, Event::Overdue) if self.is_reading_overdue(context.now) => {
                 Ok(self.close(Closing::OldList, context))
@@ -245,10 +249,10 @@ impl Connection {
             (State::Sending { then, since }, Event::Overdue) => {
                 let time = context.shared.service.options.request_timeout;
                 let overdue = (since + time <= context.now).then_some(Closing::Unread);
-                self.send_more(then, since, overdue, context)
+                self.continue_sending(then, since, overdue, context)
             }
             (State::Sending { then, since }, Event::Evicted) => {
-                self.send_more(then, since, Some(Closing::NoRoom), context)
+                self.continue_sending(then, since, Some(Closing::NoRoom), context)
             }
 
             (State::Lingering { left, since, .. }, Event::Socket | Event::Turn) => {
@@ -293,7 +297,7 @@ impl Connection {
         } = self;
         let request = match state {
             State::AwaitingAnswer(pending) => counted_bytes(&pending.request),
-            // The request is short: `Request::may_wait`.
+            // The request is short: `Request::is_short`.
             State::Watching(_) => 0,
             State::Receiving { .. } | State::Sending { .. } => 0,
             State::Lingering { .. } | State::Closed => 0,
@@ -417,9 +421,9 @@ impl Connection {
                         return self.refuse_for_memory(None, context);
                     }
                     if self.parser.take_expectation() {
-                        self.output.push_continue();
+                        self.output.append_continue();
                     }
-                    return self.send(AfterSend::Receive, since, context);
+                    return self.begin_sending(AfterSend::Receive, since, context);
                 }
             };
             self.had_no_request = false;
@@ -434,26 +438,27 @@ impl Connection {
             }
             match self.ask_service(&request, context) {
                 // As if the content were still on its way: the client sees the same in both cases.
-                Answer::Refused(refusal) if request.has_content => {
+                Decision::Refuse(refusal) if request.has_content => {
                     context.answered += 1;
                     return self.refuse(Some(&request), refusal, context);
                 }
-                Answer::Ready(response) | Answer::Refused(response) => {
+                Decision::Respond(response) | Decision::Refuse(response) => {
                     context.answered += 1;
                     let then = self.append_response(&request, response, context);
                     if then != AfterSend::Resume {
-                        return self.send(then, since, context);
+                        return self.begin_sending(then, since, context);
                     }
                 }
-                answer => return self.act_on_answer(Pending::new(request), answer, context),
+                decision => return self.carry_out(Pending::new(request), decision, context),
             }
         }
-        self.send(AfterSend::Resume, since, context)
+        self.begin_sending(AfterSend::Resume, since, context)
     }
 
-    fn ask_service(&self, request: &Request, context: &LoopContext<'_>) -> Answer {
-        let request_context = RequestContext { checks_host: self.checks_host, long_since: None };
-        catch_panic(|| context.shared.service.respond(request, request_context))
+    fn ask_service(&self, request: &Request, context: &LoopContext<'_>) -> Decision {
+        let request_context =
+            RequestContext { checks_host: self.checks_host, thread: Thread::Worker };
+        catch_panic(|| context.shared.service.decide(request, request_context))
     }
 }
 

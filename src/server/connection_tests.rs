@@ -302,10 +302,10 @@ fn a_change_before_the_wait_is_not_missed() {
     parser.append(text.as_bytes());
     let request = parser.next_request(0).unwrap().unwrap();
     let next = pair.with_context(|connection, context| connection.ask_service(&request, context));
-    assert!(matches!(next, Answer::Wait(..)), "the tag is current");
+    assert!(matches!(next, Decision::WaitForChange(..)), "the tag is current");
     pair.change_red("2");
     let begin = |connection: &mut Connection, context: &mut LoopContext<'_>| {
-        let begun = connection.act_on_answer(Pending::new(request), next, context);
+        let begun = connection.carry_out(Pending::new(request), next, context);
         let Transition(state, next) = begun.unwrap();
         connection.state = state;
         next
@@ -330,9 +330,10 @@ fn a_wait_for_a_long_list_that_has_changed_does_not_end_without_an_answer() {
     pair.change_red(&(long.clone() + "y"));
     assert_eq!(pair.handle_event(Event::Evicted), Next::Epoll(EventFlags::IN));
     pair.pool.join();
-    let Some(Mail::Answer(_, answer)) = pair.worker.inbox.take().pop() else { panic!("none") };
+    let Some(Mail::FromPool(_, decision)) = pair.worker.inbox.take().pop() else { panic!("none") };
     pair.phase = Phase::AboveLimit;
-    let next = pair.with_context(|connection, context| connection.handle_answer(answer, context));
+    let next =
+        pair.with_context(|connection, context| connection.handle_decision(decision, context));
     assert_eq!(next, Next::Queue);
     pair.handle_event(Event::Turn);
     assert_eq!(pair.received()[0], (200, true));

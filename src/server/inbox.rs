@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::limits::Quota;
-use crate::service::Answer;
+use crate::service::Decision;
 use crate::store::{Outcome, StorageError};
 
 pub(super) struct Inbox {
@@ -22,7 +22,7 @@ pub(super) enum Mail {
     /// From the accept loop.
     NewConnection(NewConnection),
     /// From the pool, for the connection with this id.
-    Answer(u64, Answer),
+    FromPool(u64, Decision),
     /// From the writer, for the connection with this id: what came of a change, or why it could not
     /// be saved.
     Outcome(u64, Result<Outcome, StorageError>),

@@ -12,7 +12,7 @@ use super::{Shared, WorkerHandle};
 use crate::http::Response;
 use crate::metrics::WorkerCounters;
 use crate::server_state::Phase;
-use crate::service::{Answer, Service};
+use crate::service::{Decision, Service};
 use crate::store::Change;
 
 /// What a connection needs of its worker in one pass of the event loop.
@@ -66,17 +66,17 @@ impl<'a> LoopContext<'a> {
         &self.shared.service.metrics.workers[self.worker.number]
     }
 
-    /// Has the pool make an answer that takes long, and post it as [`Mail::Answer`].
+    /// Has the pool make an answer that takes long, and post it as [`Mail::FromPool`].
     pub(super) fn answer_on_pool(
         &self,
-        question: impl FnOnce(&Service) -> Answer + Send + 'static,
+        question: impl FnOnce(&Service) -> Decision + Send + 'static,
     ) {
         let shared = Arc::clone(self.shared);
         let inbox = Arc::clone(&self.worker.inbox);
         let id = self.id;
         self.pool.execute(move || {
-            let answer = catch_panic(|| question(&shared.service));
-            inbox.post(Mail::Answer(id, answer));
+            let decision = catch_panic(|| question(&shared.service));
+            inbox.post(Mail::FromPool(id, decision));
         });
     }
 }
@@ -84,10 +84,10 @@ impl<'a> LoopContext<'a> {
 /// Puts a question to the service. A panic is answered with 500. The list is consistent after a
 /// panic: a change is decided before it is made, and to make it does not panic. If the panic came
 /// only while the response was made, the list has the change.
-pub(super) fn catch_panic(question: impl FnOnce() -> Answer) -> Answer {
+pub(super) fn catch_panic(question: impl FnOnce() -> Decision) -> Decision {
     catch_unwind(AssertUnwindSafe(question)).unwrap_or_else(|_| {
         let message = "the service failed on this request, its log says where; a change may have \
                        been made";
-        Answer::Ready(Response::error(StatusCode(500), message))
+        Decision::Respond(Response::error(StatusCode(500), message))
     })
 }

@@ -63,7 +63,7 @@ pub(super) enum Sent {
 impl Output {
     /// Appends a response, and takes the content out of it. Returns the length of head and content
     /// in bytes. `is_head`: it answers a HEAD request.
-    pub(super) fn push(
+    pub(super) fn append(
         &mut self,
         response: &mut Response,
         is_head: bool,
@@ -85,7 +85,7 @@ impl Output {
     }
 
     /// Appends the interim response to `Expect: 100-continue` (RFC 9110 §10.1.1).
-    pub(super) fn push_continue(&mut self) {
+    pub(super) fn append_continue(&mut self) {
         self.buffer.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
     }
 
@@ -111,7 +111,7 @@ impl Output {
     }
 
     /// Notes that not all of the output could be sent.
-    pub(super) fn note_partly_sent(&mut self, shared: &Arc<Shared>, now: Instant) {
+    pub(super) fn begin_reading(&mut self, shared: &Arc<Shared>, now: Instant) {
         if self.reading.is_none()
             && let Content::Shared(representation) = &self.content
         {
@@ -126,7 +126,7 @@ impl Output {
     }
 
     /// Sends what the socket has room for. Stops once [`TURN_BYTES`] are sent, or somewhat more.
-    pub(super) fn send(&mut self, socket: impl AsFd) -> io::Result<Sent> {
+    pub(super) fn flush(&mut self, socket: impl AsFd) -> io::Result<Sent> {
         let before = self.sent;
         while let Some(rest) = self.rest() {
             let sent = match rest {
@@ -182,14 +182,14 @@ mod tests {
         theirs.set_nonblocking(true).expect("it is ours");
         let json: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_le_bytes).collect();
         let mut output = Output::default();
-        let length = output.push(
+        let length = output.append(
             &mut Response::new(StatusCode(200), Content::Own(json.clone())),
             false,
             &CommonFields::default(),
         );
         assert!(length > json.len() && !output.has_room());
         let (mut rounds, mut received) = (0, Vec::new());
-        while output.send(&ours).expect("the reader is there") != Sent::All {
+        while output.flush(&ours).expect("the reader is there") != Sent::All {
             rounds += 1;
             let mut some = [0; 70_001];
             let count = theirs.read(&mut some).expect("something was sent");
@@ -205,9 +205,17 @@ mod tests {
     #[test]
     fn short_responses_go_together() {
         let mut output = Output::default();
-        output.push_continue();
-        output.push(&mut Response::error(StatusCode(404), "none"), false, &CommonFields::default());
-        output.push(&mut Response::error(StatusCode(404), "none"), true, &CommonFields::default());
+        output.append_continue();
+        output.append(
+            &mut Response::error(StatusCode(404), "none"),
+            false,
+            &CommonFields::default(),
+        );
+        output.append(
+            &mut Response::error(StatusCode(404), "none"),
+            true,
+            &CommonFields::default(),
+        );
         let Some([bytes, b""]) = output.rest() else { panic!("one buffer") };
         let text = str::from_utf8(bytes).unwrap();
         assert_eq!(

@@ -212,9 +212,9 @@ impl Worker {
             Mail::TokensChanged => self.queue_all(self.handle.watches.all(), Event::Turn),
             // If the connection is closed by now, an answer or an outcome is dropped. The change
             // that was made stands.
-            Mail::Answer(id, answer) => {
+            Mail::FromPool(id, decision) => {
                 self.with_connection(id, context, |connection, context| {
-                    connection.handle_answer(answer, context)
+                    connection.handle_decision(decision, context)
                 });
             }
             Mail::Outcome(id, outcome) => {

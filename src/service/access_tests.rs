@@ -7,7 +7,7 @@ use tiny_http::{Method, StatusCode};
 
 use super::{LIST, ask, json, request, respond, service_with};
 use crate::conditions::Conditions;
-use crate::http::{Challenge, Credentials, KeptFields, Response};
+use crate::http::{Challenge, Credentials, RequestFields, Response};
 use crate::options::Options;
 use crate::service::{Service, Tokens};
 
@@ -24,14 +24,14 @@ fn with_token(private: bool, read_only: bool) -> Service {
 }
 
 fn ask_with(service: &Service, method: Method, target: &str, token: &str) -> Response {
-    let fields = KeptFields {
+    let fields = RequestFields {
         authorization: (!token.is_empty())
             .then(|| Credentials::parse(format!("Bearer {token}").as_bytes())),
         conditions: match method {
             Method::Get | Method::Head => Conditions::default(),
             _ => Conditions::parse(false, Some("\"x\""), None),
         },
-        ..KeptFields::default()
+        ..RequestFields::default()
     };
     respond(service, &request(method, target, fields, "not JSON"))
 }
@@ -121,8 +121,10 @@ fn reads_of_colors_need_one_when_they_are_private() {
 #[test]
 fn an_intrusion_is_refused_first() {
     let service = with_token(true, false);
-    let fields =
-        KeptFields { origin: Some("http://evil.example".to_owned()), ..KeptFields::default() };
+    let fields = RequestFields {
+        origin: Some("http://evil.example".to_owned()),
+        ..RequestFields::default()
+    };
     assert_eq!(
         respond(&service, &request(Method::Delete, "/colors/red", fields, "")).status,
         StatusCode(403)

@@ -37,7 +37,7 @@ impl Service {
     ) -> Result<Operation<'a>, Response> {
         // The Accept of a preflight is `*/*`, whatever the request has that it asks for (Fetch
         // standard, CORS-preflight fetch).
-        if target.is_page() && !request.kept().asks_for_html && !request.is_preflight() {
+        if target.is_page() && !request.fields().asks_for_html && !request.is_preflight() {
             return Err(self.unknown());
         }
         let operation = match target.operation(&request.method) {
@@ -74,7 +74,7 @@ impl Service {
                 ("Access-Control-Max-Age", PREFLIGHT_SECONDS.into()),
             ]);
             // Whatever fields a page sends, those that the service does not know do nothing.
-            let asked = request.kept().preflight_fields.as_deref().unwrap_or_default();
+            let asked = request.fields().preflight_fields.as_deref().unwrap_or_default();
             let names: Vec<_> =
                 asked.split(',').map(str::trim).filter(|name| is_token(name)).collect();
             if !names.is_empty() {
@@ -116,12 +116,12 @@ impl Service {
     /// The name of the token of a request, for the log. `None` if the token is not valid, or has no
     /// name.
     pub(crate) fn token_name(&self, request: &Request) -> Option<Arc<str>> {
-        self.tokens.as_ref()?.name(request.kept().authorization.as_ref())
+        self.tokens.as_ref()?.name(request.fields().authorization.as_ref())
     }
 
     /// The challenge for a request without a valid token. `None` if it has one, or if the service
     /// has no tokens.
     fn challenge(&self, request: &Request) -> Option<Challenge> {
-        self.tokens.as_ref()?.check(request.kept().authorization.as_ref()).err()
+        self.tokens.as_ref()?.check(request.fields().authorization.as_ref()).err()
     }
 }

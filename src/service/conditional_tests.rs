@@ -4,7 +4,7 @@ use tiny_http::{Method, StatusCode};
 
 use super::{LIST, ask, json, request, respond, service};
 use crate::conditions::Conditions;
-use crate::http::{KeptFields, Response, is_safe};
+use crate::http::{RequestFields, Response, is_safe};
 use crate::service::Service;
 use crate::store::Outcome;
 
@@ -23,14 +23,14 @@ fn ask_if(
     (method, target, content): (Method, &str, &str),
     [if_match, if_none_match]: [Option<&str>; 2],
 ) -> Response {
-    let fields = KeptFields { asks_for_html: true, ..KeptFields::default() };
+    let fields = RequestFields { asks_for_html: true, ..RequestFields::default() };
     let read = respond(service, &request(Method::Get, target, fields.clone(), ""));
     let tag = read.tag.map(|tag| tag.to_string()).unwrap_or_default();
     let value = |value: Option<&str>| value.map(|value| value.replace('T', &tag));
     let (if_match, if_none_match) = (value(if_match), value(if_none_match));
     let conditions =
         Conditions::parse(is_safe(&method), if_match.as_deref(), if_none_match.as_deref());
-    let fields = KeptFields { conditions, ..fields };
+    let fields = RequestFields { conditions, ..fields };
     respond(service, &request(method, target, fields, content))
 }
 
@@ -133,10 +133,10 @@ fn what_else_is_wrong_wins_over_the_condition() {
 fn a_put_that_creates_is_refused_where_the_color_is_whatever_its_content() {
     let service = service();
     let put = |name: &str, content: &str, coding: Option<&str>| {
-        let fields = KeptFields {
+        let fields = RequestFields {
             conditions: Conditions::parse(false, None, Some("*")),
             content_coding: coding.map(str::to_owned),
-            ..KeptFields::default()
+            ..RequestFields::default()
         };
         let target = format!("/colors/{name}");
         respond(&service, &request(Method::Put, &target, fields, content)).status

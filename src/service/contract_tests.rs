@@ -8,7 +8,7 @@ mod conditional;
 use tiny_http::{Method, StatusCode};
 
 use super::*;
-use crate::http::{KeptFields, Parser, Request};
+use crate::http::{Parser, Request, RequestFields};
 use crate::server_state::Phase;
 use crate::store::{Color, ColorList};
 
@@ -37,7 +37,7 @@ const LIST: &str = concat!(
     r##"{"name":"red","value":"#e00"}]}"##
 );
 
-fn request(method: Method, target: &str, fields: KeptFields, content: &str) -> Request {
+fn request(method: Method, target: &str, fields: RequestFields, content: &str) -> Request {
     Request {
         target: target.to_owned(),
         content: content.as_bytes().to_vec(),
@@ -46,15 +46,18 @@ fn request(method: Method, target: &str, fields: KeptFields, content: &str) -> R
 }
 
 fn respond(service: &Service, request: &Request) -> Response {
-    let context = RequestContext { checks_host: true, long_since: Some(std::time::Instant::now()) };
-    match service.respond(request, context) {
-        Answer::Ready(response) | Answer::Refused(response) => response,
+    let context = RequestContext {
+        checks_host: true,
+        thread: Thread::Pool { queued_at: std::time::Instant::now() },
+    };
+    match service.decide(request, context) {
+        Decision::Respond(response) | Decision::Refuse(response) => response,
         _ => panic!("nothing is to be waited for"),
     }
 }
 
 fn ask(service: &Service, method: Method, target: &str, content: &str) -> Response {
-    respond(service, &request(method, target, KeptFields::default(), content))
+    respond(service, &request(method, target, RequestFields::default(), content))
 }
 
 /// The content without the line feed at its end.
@@ -233,11 +236,11 @@ fn targets_that_name_nothing_say_why() {
 fn a_forbidden_request_is_refused_before_anything_else_and_logged() {
     let service = service();
     let ask = |method, target, origin: Option<&str>, host: Option<&str>| {
-        let fields = KeptFields {
+        let fields = RequestFields {
             origin: origin.map(str::to_owned),
             host: host.map(str::to_owned),
             needs_dns: host.is_some(),
-            ..KeptFields::default()
+            ..RequestFields::default()
         };
         respond(&service, &request(method, target, fields, ""))
     };
@@ -262,10 +265,10 @@ fn an_allowed_origin_is_answered_with_cors_fields() {
     let origin = "https://friend.example";
     let options = Options { allow_origin: vec![origin.to_owned()], ..Options::default() };
     let service = service_with(options, None);
-    let fields = KeptFields {
+    let fields = RequestFields {
         origin: Some(origin.to_owned()),
         preflight_method: Some("DELETE".to_owned()),
-        ..KeptFields::default()
+        ..RequestFields::default()
     };
     for (method, status, methods) in [
         (Method::Options, StatusCode(204), Some("GET, HEAD, PUT, DELETE, OPTIONS")),
@@ -285,9 +288,9 @@ fn an_allowed_origin_is_answered_with_cors_fields() {
 
 #[test]
 fn a_preflight_is_answered_for_every_resource_whatever_its_accept() {
-    let fields = |method: &str| KeptFields {
+    let fields = |method: &str| RequestFields {
         preflight_method: Some(method.to_owned()),
-        ..KeptFields::default()
+        ..RequestFields::default()
     };
     for target in ["/", "/colors", "/colors/no", "/health", "/metrics", "/openapi.json", "*"] {
         let response = respond(&service(), &request(Method::Options, target, fields("GET"), ""));
@@ -319,7 +322,7 @@ fn content_with_a_coding_is_refused_where_it_counts() {
         (Method::Get, "/colors", red, 200),
     ] {
         let fields =
-            KeptFields { content_coding: Some("gzip".to_owned()), ..KeptFields::default() };
+            RequestFields { content_coding: Some("gzip".to_owned()), ..RequestFields::default() };
         let response = respond(&service(), &request(method.clone(), target, fields, content));
         assert_eq!(response.status.0, status, "{method:?} {target}");
         if status == 415 {

@@ -16,7 +16,7 @@ pub(super) fn check(
     request: &Request,
     checks_host: bool,
 ) -> Result<(), Response> {
-    let kept = request.kept();
+    let kept = request.fields();
     if checks_host
         && kept.needs_dns
         && let Some(name) = &kept.host
@@ -34,7 +34,7 @@ pub(super) fn check(
 
 /// The Origin of a request, if `--allow-origin` has it byte for byte.
 pub(super) fn allowed_origin<'a>(options: &Options, request: &'a Request) -> Option<&'a str> {
-    let origin = request.kept().origin.as_deref()?;
+    let origin = request.fields().origin.as_deref()?;
     options.allow_origin.iter().any(|allowed| allowed == origin).then_some(origin)
 }
 
@@ -42,7 +42,7 @@ pub(super) fn allowed_origin<'a>(options: &Options, request: &'a Request) -> Opt
 /// as when an address was typed), or from no browser. This follows `http.CrossOriginProtection` of
 /// Go 1.25, which also takes an empty field for none; no browser sends one.
 fn may_change(options: &Options, request: &Request) -> bool {
-    let fields = request.kept();
+    let fields = request.fields();
     match (given(&fields.sec_fetch_site), given(&fields.origin)) {
         (Some("same-origin" | "none"), _) | (None, None) => true,
         _ if allowed_origin(options, request).is_some() => true,
@@ -57,7 +57,7 @@ fn may_change(options: &Options, request: &Request) -> bool {
 /// The 403 for a change from a page of another origin. A page of the service may get it as well: if
 /// the browser sends no Sec-Fetch-Site, and a proxy changes Host.
 fn cross_origin(request: &Request) -> Response {
-    let origin = given(&request.kept().origin).map_or("not given".to_owned(), excerpt);
+    let origin = given(&request.fields().origin).map_or("not given".to_owned(), excerpt);
     forbidden(
         "a page of another origin may not change the list; --allow-origin would allow that origin; \
          behind a proxy, have it keep Host",

@@ -3,11 +3,11 @@
 use tiny_http::{Method, StatusCode};
 
 use super::*;
-use crate::http::{Host, KeptFields};
+use crate::http::{Host, RequestFields};
 
-fn request(method: Method, host: Option<&str>, fields: KeptFields) -> Request {
+fn request(method: Method, host: Option<&str>, fields: RequestFields) -> Request {
     let needs_dns = host.is_some_and(|host| Host::parse(host.as_bytes()).unwrap().needs_dns);
-    Request::plain(method, KeptFields { host: owned(host), needs_dns, ..fields })
+    Request::plain(method, RequestFields { host: owned(host), needs_dns, ..fields })
 }
 
 const HOST: &str = "own.example:8080";
@@ -24,8 +24,8 @@ fn owned(text: Option<&str>) -> Option<String> {
     text.map(str::to_owned)
 }
 
-fn fields(origin: Option<&str>) -> KeptFields {
-    KeptFields { origin: owned(origin), ..KeptFields::default() }
+fn fields(origin: Option<&str>) -> RequestFields {
+    RequestFields { origin: owned(origin), ..RequestFields::default() }
 }
 
 /// What client and log are told of a refusal; nothing of a request that is answered.
@@ -40,7 +40,7 @@ fn told(checked: Result<(), Response>) -> Option<(String, String)> {
 /// refusal says, and that methods that change nothing are allowed.
 #[track_caller]
 fn may_change(sec_fetch_site: Option<&str>, origin: Option<&str>) -> bool {
-    let fields = &KeptFields { sec_fetch_site: owned(sec_fetch_site), ..fields(origin) };
+    let fields = &RequestFields { sec_fetch_site: owned(sec_fetch_site), ..fields(origin) };
     let ask = |method| {
         let request = request(method, Some(HOST), fields.clone());
         let refusal = told(super::check(&options(), &request, false));
@@ -110,7 +110,7 @@ fn an_origin_needs_a_host_to_equal() {
 #[test]
 fn where_the_host_is_checked_foreign_names_are_refused() {
     let ask = |host, checks_host| {
-        let request = request(Method::Get, host, KeptFields::default());
+        let request = request(Method::Get, host, RequestFields::default());
         super::check(&options(), &request, checks_host)
     };
     for host in [
@@ -167,7 +167,8 @@ fn client_and_operator_are_told_which_option_would_allow_a_request() {
                   that origin; behind a proxy, have it keep Host";
     let host = "the service does not have this host name; --allow-host would allow it";
     let change = request(Method::Post, Some(HOST), fields(Some("http://a\n")));
-    let unknown = KeptFields { sec_fetch_site: owned(Some("cross-site")), ..KeptFields::default() };
+    let unknown =
+        RequestFields { sec_fetch_site: owned(Some("cross-site")), ..RequestFields::default() };
     let unknown = request(Method::Post, Some(HOST), unknown);
     for (refused, message, detail) in [
         (cross_origin(&change), origin, r#"; the origin is "http://a\n""#),

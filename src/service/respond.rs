@@ -1,4 +1,4 @@
-//! The rules of the HTTP contract: [`Service::respond`] answers a request, and
+//! The rules of the HTTP contract: [`Service::decide`] answers a request, and
 //! [`Service::respond_to_outcome`] one whose change the writer has decided. No sockets; logs
 //! nothing.
 
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tiny_http::StatusCode;
 
 use super::matcher::{Operation, location_of};
-use super::{Answer, RequestContext, Service, Subject, origin, page};
+use super::{Decision, RequestContext, Service, Subject, Thread, origin, page};
 use crate::http::{CommonFields, Content, MediaType, Request, Response};
 use crate::logging::excerpt;
 use crate::options::AccessLog;
@@ -24,12 +24,12 @@ const UNCHANGED: &str = "unchanged";
 const PARSED_AT_ONCE_BYTES_MAX: usize = 16 * 1024;
 
 impl Service {
-    /// Answers a request; an error is a response too. Checks the head each time: the token may have
+    /// What to do next with a request; an error is a response, too. Checks the head each time: the token may have
     /// been withdrawn while the request waited for a change.
-    pub(crate) fn respond(&self, request: &Request, context: RequestContext) -> Answer {
+    pub(crate) fn decide(&self, request: &Request, context: RequestContext) -> Decision {
         match self.admit(request, context.checks_host) {
             Ok(operation) => self.operate(operation, request, context),
-            Err(refusal) => Answer::Refused(refusal),
+            Err(refusal) => Decision::Refuse(refusal),
         }
     }
 
@@ -39,13 +39,13 @@ impl Service {
         operation: Operation<'_>,
         request: &Request,
         context: RequestContext,
-    ) -> Answer {
+    ) -> Decision {
         let content = &request.content;
         // ReplaceAll frees the list before it, which may be long.
         let takes_long =
             content.len() > PARSED_AT_ONCE_BYTES_MAX || operation == Operation::ReplaceAll;
-        if context.long_since.is_none() && takes_long {
-            return Answer::TakesLong;
+        if context.thread == Thread::Worker && takes_long {
+            return Decision::AnswerOnPool;
         }
         let find = |name: &str| self.store.list.find(name);
         let write = |action| self.write(self.change_of(request, action), context);
@@ -58,9 +58,9 @@ impl Service {
                     let json = color.json.representation();
                     read_or_wait(request, json, || Subject::Color((*name).into()))
                 }
-                None => Answer::Ready(no_such_color()),
+                None => Decision::Respond(no_such_color()),
             },
-            Operation::Update(name) if request.kept().conditions.need_absence() => {
+            Operation::Update(name) if request.fields().conditions.need_absence() => {
                 let create = json::from_create_named(&name, content).map(Action::CreateAbsent);
                 let change = self.change_of(request, create).map_err(|refusal| match find(&name) {
                     // If the color is there, 412 comes before what else is wrong with the request.
@@ -80,27 +80,27 @@ impl Service {
                 let delete = Ok(Action::Delete(name.to_string()));
                 self.write_color(&name, self.change_of(request, delete), context)
             }
-            Operation::Health => Answer::Ready(self.health(request)),
-            Operation::Metrics => Answer::Ready(self.metrics()),
-            Operation::OpenApi => Answer::Ready(read(request, Arc::clone(&self.openapi))),
-            Operation::Page => Answer::Ready(Response {
+            Operation::Health => Decision::Respond(self.health(request)),
+            Operation::Metrics => Decision::Respond(self.metrics()),
+            Operation::OpenApi => Decision::Respond(read(request, Arc::clone(&self.openapi))),
+            Operation::Page => Decision::Respond(Response {
                 varies_by_accept: true,
                 ..page::respond(request, &self.page, MediaType::Html)
             }),
             Operation::PageFiles => {
-                Answer::Ready(page::respond(request, &self.page_files, MediaType::JavaScript))
+                Decision::Respond(page::respond(request, &self.page_files, MediaType::JavaScript))
             }
-            Operation::Options(target) => Answer::Ready(self.allowed_methods(&target, request)),
+            Operation::Options(target) => Decision::Respond(self.allowed_methods(&target, request)),
         }
     }
 
-    fn read_all(&self, request: &Request, context: RequestContext) -> Answer {
+    fn read_all(&self, request: &Request, context: RequestContext) -> Decision {
         let list = &self.store.list;
         let envelope = match list.ready_envelope() {
             Some(envelope) => envelope,
-            None => match context.long_since {
-                Some(since) => list.envelope_since(since),
-                None => return Answer::TakesLong,
+            None => match context.thread {
+                Thread::Pool { queued_at } => list.envelope_since(queued_at),
+                Thread::Worker => return Decision::AnswerOnPool,
             },
         };
         read_or_wait(request, envelope, || Subject::List)
@@ -113,7 +113,7 @@ impl Service {
         request: &Request,
         action: Result<Action, JsonError>,
     ) -> Result<Change, Response> {
-        if let Some(coding) = &request.kept().content_coding
+        if let Some(coding) = &request.fields().content_coding
             && !request.content.is_empty()
         {
             let message =
@@ -124,25 +124,25 @@ impl Service {
             return Err(Response { fields: vec![("Accept-Encoding", "identity".into())], ..error });
         }
         let action = action.map_err(bad_request)?;
-        let conditions = request.kept().conditions.well_formed().map_err(bad_request)?;
+        let conditions = request.fields().conditions.well_formed().map_err(bad_request)?;
         Ok(Change::new(action, conditions.clone()))
     }
 
     /// Makes the change if the list is in memory; otherwise, the answer asks to have it saved. If
     /// the request was refused instead, the answer is that refusal.
-    fn write(&self, change: Result<Change, Response>, context: RequestContext) -> Answer {
+    fn write(&self, change: Result<Change, Response>, context: RequestContext) -> Decision {
         let change = match change {
             Ok(change) => change,
-            Err(refusal) => return Answer::Ready(refusal),
+            Err(refusal) => return Decision::Respond(refusal),
         };
         if self.store.has_writer() {
-            return Answer::Save(change);
+            return Decision::Save(change);
         }
         let list = &self.store.list;
-        if context.long_since.is_none() && list.takes_long(&change) {
-            return Answer::TakesLong;
+        if context.thread == Thread::Worker && list.takes_long(&change) {
+            return Decision::AnswerOnPool;
         }
-        Answer::Ready(self.respond_to_outcome(Ok(list.change(&change))))
+        Decision::Respond(self.respond_to_outcome(Ok(list.change(&change))))
     }
 
     /// Makes a change of the color `name`. If there is no such color, the answer is the 404 for
@@ -152,7 +152,7 @@ impl Service {
         name: &str,
         change: Result<Change, Response>,
         context: RequestContext,
-    ) -> Answer {
+    ) -> Decision {
         let change = change.map_err(|refusal| match self.store.list.find(name) {
             Some(_) => refusal,
             None => no_such_color(),
@@ -242,7 +242,7 @@ impl Service {
             is_private: self.options.private,
             // Of no use to other clients, which may not know the field.
             via: request
-                .filter(|request| request.kept().is_of_follower)
+                .filter(|request| request.fields().is_of_follower)
                 .and_then(|_| Some(self.followed.as_ref()?.via())),
         }
     }
@@ -256,7 +256,7 @@ fn bad_request(error: impl Display) -> Response {
 /// §13.2.2: 200, 304 or 412; 400 if they are malformed.
 pub(super) fn read(request: &Request, representation: Arc<Representation>) -> Response {
     let tag = representation.tag();
-    let mut response = match request.kept().conditions.well_formed() {
+    let mut response = match request.fields().conditions.well_formed() {
         Err(malformed) => return bad_request(malformed),
         Ok(conditions) if !conditions.if_match_holds(|| tag) => return condition_failed(),
         Ok(conditions) if !conditions.if_none_match_holds(|| tag) => {
@@ -273,13 +273,13 @@ fn read_or_wait(
     request: &Request,
     representation: Arc<Representation>,
     subject: impl FnOnce() -> Subject,
-) -> Answer {
+) -> Decision {
     let response = read(request, representation);
-    match request.kept().prefer_wait {
-        Some(seconds) if response.status == StatusCode(304) && request.may_wait() => {
-            Answer::Wait(subject(), Response { applied_wait: Some(seconds), ..response })
+    match request.fields().prefer_wait {
+        Some(seconds) if response.status == StatusCode(304) && request.is_short() => {
+            Decision::WaitForChange(subject(), Response { applied_wait: Some(seconds), ..response })
         }
-        _ => Answer::Ready(response),
+        _ => Decision::Respond(response),
     }
 }
 

@@ -13,7 +13,7 @@ use crate::server::loop_context::{LoopContext, catch_panic};
 use crate::server::output::Sent;
 use crate::server::watches::Watch;
 use crate::server_state::Phase;
-use crate::service::{Answer, RequestContext, Subject};
+use crate::service::{Decision, RequestContext, Subject, Thread};
 use crate::store::{Outcome, StorageError};
 
 /// A request that has no answer yet.
@@ -56,32 +56,32 @@ impl Watching {
 
 impl Connection {
     /// Goes on with a request whose answer comes later, or has come later.
-    pub(super) fn act_on_answer(
+    pub(super) fn carry_out(
         &mut self,
         pending: Pending,
-        answer: Answer,
+        decision: Decision,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
-        match answer {
-            Answer::Ready(response) | Answer::Refused(response) => {
+        match decision {
+            Decision::Respond(response) | Decision::Refuse(response) => {
                 return self.respond_late(&pending, response, context);
             }
-            Answer::Wait(subject, not_modified) => {
+            Decision::WaitForChange(subject, not_modified) => {
                 return self.begin_watch(pending, &subject, not_modified, context);
             }
-            Answer::TakesLong => {
-                self.output.send(&self.socket)?;
+            Decision::AnswerOnPool => {
+                self.output.flush(&self.socket)?;
                 let request = Arc::clone(&pending.request);
                 let request_context = RequestContext {
                     checks_host: self.checks_host,
-                    long_since: Some(Instant::now()),
+                    thread: Thread::Pool { queued_at: Instant::now() },
                 };
-                context.answer_on_pool(move |service| service.respond(&request, request_context));
+                context.answer_on_pool(move |service| service.decide(&request, request_context));
             }
-            Answer::Save(change) => {
+            Decision::Save(change) => {
                 // Before the change is submitted, send the responses to earlier requests. If the
                 // client has gone, this fails, and the change is not made.
-                self.output.send(&self.socket)?;
+                self.output.flush(&self.socket)?;
                 context.changes.push((context.id, change));
             }
         }
@@ -98,12 +98,13 @@ impl Connection {
         pending.by_writer = true;
         if matches!(outcome, Ok(Outcome::ReplacedAll { .. })) {
             // The JSON of the new list may have to be made, which takes long.
-            context.answer_on_pool(|service| Answer::Ready(service.respond_to_outcome(outcome)));
+            context
+                .answer_on_pool(|service| Decision::Respond(service.respond_to_outcome(outcome)));
             return Ok(Self::await_answer(pending));
         }
         let service = &context.shared.service;
-        let answer = catch_panic(|| Answer::Ready(service.respond_to_outcome(outcome)));
-        self.act_on_answer(pending, answer, context)
+        let decision = catch_panic(|| Decision::Respond(service.respond_to_outcome(outcome)));
+        self.carry_out(pending, decision, context)
     }
 
     /// Waits for an answer of another thread.
@@ -122,12 +123,12 @@ impl Connection {
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
         let request = &pending.request;
-        let response = match (pending.waited_since, request.kept().prefer_wait) {
+        let response = match (pending.waited_since, request.fields().prefer_wait) {
             (Some(since), Some(seconds)) => note_wait(response, seconds, context.now - since),
             _ => response,
         };
         let then = self.append_response(request, response, context);
-        let transition = self.send(then, context.now, context);
+        let transition = self.begin_sending(then, context.now, context);
         let counters = context.counters();
         let durations = if pending.by_writer { &counters.durable } else { &counters.immediate };
         durations.observe(self.received_at.elapsed());
@@ -143,9 +144,9 @@ impl Connection {
         not_modified: Response,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
-        let seconds = pending.request.kept().prefer_wait.unwrap_or(0);
-        let may_wait = seconds > 0 && self.parser.is_idle() && context.phase != Phase::Stopping;
-        if !may_wait || self.output.send(&self.socket)? != Sent::All {
+        let seconds = pending.request.fields().prefer_wait.unwrap_or(0);
+        let holds = seconds > 0 && self.parser.is_idle() && context.phase != Phase::Stopping;
+        if !holds || self.output.flush(&self.socket)? != Sent::All {
             return self.respond_late(&pending, not_modified, context);
         }
         let since = pending.waited_since.unwrap_or(context.now);
@@ -164,10 +165,10 @@ impl Connection {
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
         match self.ask_service(&watching.request, context) {
-            Answer::Wait(..) => Ok(Self::go_on_watching(watching)),
-            answer => {
+            Decision::WaitForChange(..) => Ok(Self::go_on_watching(watching)),
+            decision => {
                 self.received_at = context.now;
-                self.act_on_answer(watching.into_pending(), answer, context)
+                self.carry_out(watching.into_pending(), decision, context)
             }
         }
     }
@@ -187,11 +188,11 @@ impl Connection {
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
         self.received_at = context.now;
-        let answer = match self.ask_service(&watching.request, context) {
-            Answer::Wait(_, not_modified) => Answer::Ready(not_modified),
-            answer => answer,
+        let decision = match self.ask_service(&watching.request, context) {
+            Decision::WaitForChange(_, not_modified) => Decision::Respond(not_modified),
+            decision => decision,
         };
-        self.act_on_answer(watching.into_pending(), answer, context)
+        self.carry_out(watching.into_pending(), decision, context)
     }
 
     /// Ends a wait if the client has sent another request. Closes the connection if it has gone: if

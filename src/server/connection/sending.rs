@@ -39,7 +39,7 @@ impl Connection {
         // Keep-Alive has whole seconds. Some clients take 0 for no limit.
         let seconds = context.shared.service.options.keep_alive.as_secs().max(1);
         let keep_alive = (then == AfterSend::Resume).then_some(seconds);
-        self.push(Some(request), response, keep_alive, context);
+        self.append(Some(request), response, keep_alive, context);
         then
     }
 
@@ -69,13 +69,13 @@ impl Connection {
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
         let unfinished = self.parser.abandon();
-        self.push(request.or(unfinished.as_ref()), response, None, context);
-        self.send(AfterSend::Linger, context.now, context)
+        self.append(request.or(unfinished.as_ref()), response, None, context);
+        self.begin_sending(AfterSend::Linger, context.now, context)
     }
 
     /// Appends a response to the output, counts it, and logs it. `keep_alive`: see
     /// [`CommonFields`](crate::http::CommonFields).
-    fn push(
+    fn append(
         &mut self,
         request: Option<&Request>,
         mut response: Response,
@@ -84,7 +84,7 @@ impl Connection {
     ) {
         let is_head = request.is_some_and(|request| request.method == Method::Head);
         let common = context.shared.service.common_fields(request, context.date, keep_alive);
-        let bytes = self.output.push(&mut response, is_head, &common);
+        let bytes = self.output.append(&mut response, is_head, &common);
         let method = request.map(|request| &request.method);
         context.counters().responses(method, response.status.0).inc();
         access_log::log(context.shared, self.peer, request, self.received_at, &response, bytes);
@@ -92,7 +92,7 @@ impl Connection {
 
     /// Sends what the socket has room for, and does what `then` says if that is all of the output.
     /// `since`: when the client last made progress, for the state that follows.
-    pub(super) fn send(
+    pub(super) fn begin_sending(
         &mut self,
         then: AfterSend,
         since: Instant,
@@ -102,7 +102,7 @@ impl Connection {
             // A long content is sent from the run queue, after all that is short.
             return Ok(Transition(State::Sending { then, since: context.now }, Next::Queue));
         }
-        let sent = self.output.send(&self.socket)?;
+        let sent = self.output.flush(&self.socket)?;
         // The time for the client to read the rest begins now.
         let since = if sent == Sent::All { since } else { context.now };
         self.after_send(sent, then, since, context)
@@ -110,14 +110,14 @@ impl Connection {
 
     /// Sends more of the output. `overdue`: the reason to close if the socket takes nothing now. It
     /// may take some: epoll reports room only when a third of the send buffer is free.
-    pub(super) fn send_more(
+    pub(super) fn continue_sending(
         &mut self,
         then: AfterSend,
         since: Instant,
         overdue: Option<Closing>,
         context: &LoopContext<'_>,
     ) -> io::Result<Transition> {
-        let sent = self.output.send(&self.socket)?;
+        let sent = self.output.flush(&self.socket)?;
         let since = match overdue {
             Some(reason) if sent == Sent::Nothing => return Ok(self.close(reason, context)),
             // A client that has read nothing gets no more time.
@@ -141,7 +141,7 @@ impl Connection {
             if self.quota.would_exceed(self.output.memory()) {
                 return Ok(self.close(Closing::NoRoom, context));
             }
-            self.output.note_partly_sent(context.shared, context.now);
+            self.output.begin_reading(context.shared, context.now);
             let next =
                 if sent == Sent::Enough { Next::Queue } else { Next::Epoll(EventFlags::OUT) };
             return Ok(Transition(State::Sending { then, since }, next));
