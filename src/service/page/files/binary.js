@@ -34,7 +34,7 @@ function ase(bytes) {
 	return ofModels('Adobe swatches (.ase)', all);
 }
 
-/* Photoshop's swatches: colors without names, and in most files the same again with names. */
+/* Photoshop's swatches: colors without names, and mostly the same again with names. */
 function aco(bytes) {
 	const view = new DataView(bytes.buffer, bytes.byteOffset);
 	const [version, count] = bytes.length < 4 ? [] : [view.getUint16(0), view.getUint16(2)];

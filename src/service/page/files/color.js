@@ -1,6 +1,6 @@
 /* What is a color, in the ways in which files have one. */
 const LONGEST = 255; // characters of a color; thousands of parentheses would end the tab
-const DEPENDENT = /^(inherit|initial|unset|revert|revert-layer|currentcolor)$|\b(env|attr)\(|--/i;
+const DEPENDENT = /^(inherit|initial|unset|revert(-layer)?|currentcolor)$|\b(env|attr)\(|--/i;
 
 /* Whether a text is a color of CSS by itself. */
 const isColor = text => /^#([\da-f]{3,4}|[\da-f]{6}|[\da-f]{8})$/i.test(text) || text.length <= LONGEST && !DEPENDENT.test(text) && CSS.supports('color', text);

@@ -24,10 +24,11 @@ function triples(text, form) {
 /* The form in which this page saves, in which a value may be any text. */
 const ownTable = text => /^name,value\r?\n/.test(text) ? ownList(rowsOf(text, ',').slice(1).map(([name, value]) => ({name, value})), 'CSV') : null;
 
-/* A table with a column of colors: the separator is what makes most of them. */
+/* A table with a column of colors. Its begin tells the separator. */
 function table(text) {
-	const all = [['\t', 'TSV'], [';', 'CSV with semicolons'], [',', 'CSV']].map(([comma, form]) => ofRows(rowsOf(text, comma), form)).filter(Boolean);
-	return all.sort((a, b) => b.colors.length - a.colors.length)[0] ?? null;
+	const count = ([comma]) => ofRows(rowsOf(text.slice(0, 2 ** 16), comma))?.colors.length ?? 0;
+	const [best] = [['\t', 'TSV'], [';', 'CSV with semicolons'], [',', 'CSV']].sort((a, b) => count(b) - count(a));
+	return count(best) ? ofRows(rowsOf(text, best[0]), best[1]) : null;
 }
 
 /* RFC 4180. */
@@ -45,6 +46,7 @@ function rowsOf(text, comma) {
 function ofRows(rows, form) {
 	const full = rows.filter(row => row.length > 1);
 	const width = Math.max(0, ...full.slice(0, 9).map(row => row.length));
+	if (width > 99) return null;
 	const columns = [1, 3].flatMap(span => Array.from({length: Math.max(0, width - span + 1)}, (_, at) => {
 		const valueOf = row => colorOf(span === 1 ? row[at] : row.slice(at, at + span).map(cell => +(cell || NaN)));
 		const values = full.map(valueOf).filter(Boolean);
@@ -52,7 +54,7 @@ function ofRows(rows, form) {
 		return {at, span, valueOf, count: values.length, rank: values.length + values.filter(value => /^#|\(/.test(value)).length};
 	}));
 	const column = columns.sort((a, b) => b.rank - a.rank)[0];
-	if (!column || width > 99 || column.count < 1 || column.count * 2 < rows.length - 1) return null;
+	if (!column?.count || column.count * 2 < rows.length - 1) return null;
 	const {at, span, valueOf} = column;
 	const others = Array.from({length: width}, (_, i) => i).filter(i => i < at || i >= at + span);
 	const isText = cell => /\p{L}/u.test(cell) && !/^#|\(/.test(colorOf(cell) ?? cell);
@@ -70,6 +72,6 @@ function ofRows(rows, form) {
 
 /* Colors alone, as one pastes them. */
 function list(text) {
-	const values = (text.match(/[\w-]+\([^()]*\)|[^\s,;"']+/g) ?? []).map(part => colorOf(part));
-	return values.length && values.every(Boolean) ? {form: 'List of colors', colors: values.map(value => ({name: value, value})), skipped: []} : null;
+	const parts = text.match(/[\w-]+\([^()]*\)|[^\s,;"']+/g) ?? [];
+	return parts.length && parts.every(colorOf) ? {form: 'List of colors', colors: parts.map(colorOf).map(value => ({name: value, value})), skipped: []} : null;
 }

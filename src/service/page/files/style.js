@@ -35,7 +35,7 @@ const unescaped = name => name.replace(/\\(?:([\da-f]{1,6})[ \t\n\r\f]?|([^]))/g
 /* Android's, and what else has <color name="…">. */
 function xml(text) {
 	const colors = [], skipped = [];
-	for (const [, name, written] of text.replace(/<!--[^]*?(?:-->|$)/g, '').matchAll(/<color\s+name\s*=\s*["']([^"']*)["'][^>]*>([^<]*)/g)) {
+	for (const [, name, written] of text.replace(/<!--[^]*?(?:-->|$)/g, '').matchAll(/<color\s+name\s*=\s*["']([^"']*)["'][^<>]*>([^<]*)/g)) {
 		const value = colorOf(ofArgb(written.trim()));
 		if (value) colors.push({name, value});
 		else skipped.push({name, why: `${written.trim()} is no color`});

@@ -1,5 +1,5 @@
 /* Lists and maps: in JSON, in YAML, and in scripts. */
-const MOST = 4 * 2 ** 20; // characters of a script; where it cannot be read, it is tried at each bracket
+const MOST = 2 ** 20; // characters of a script; where it cannot be read, it is tried at each bracket
 const NAMES = ['name', 'title', 'label', 'id'];
 const VALUES = ['value', 'hex', '$value', 'color', 'colour', 'code', 'hexcode', 'rgb'];
 const FORMS = /^(rgba?|hs[lvb]a?|hwb|lab|lch|ok\w+|cmyk|hex\w*|contrast\w*)$/; // of a color that is there already
@@ -64,7 +64,7 @@ function yaml(text) {
 	const open = [{indent: -1, node: root}]; // the maps that a line is in
 	for (const line of linesOf(text)) {
 		if (/^\s*(#|;|---|\[[^\]]*\]\s*$|$)/.test(line)) continue;
-		const [, space, , key, rest = ''] = /^(\s*)(["']?)([^\s"'#:={}[\],-][^"'#:={}[\],]*?)\2\s*(?:=\s*|:(?:\s+|$))(.*)$/.exec(line) ?? [];
+		const [, space, , key, rest = ''] = /^(\s*)(["']?)([^\s"'#:={}[\],-][^"'#:={}[\],]{0,99}?)\2\s{0,9}(?:=\s*|:(?:\s+|$))(.*)$/.exec(line) ?? [];
 		if (key === undefined) return null;
 		while (open.at(-1).indent >= space.length) open.pop();
 		const {node} = open.at(-1);

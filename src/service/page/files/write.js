@@ -19,7 +19,6 @@ export function write(form, colors, lookOf) {
 	const lost = [], lines = [];
 	for (const part of writers[form](colors, lookOf)) {
 		const {name, line = part, note, why, change} = part;
-		// a NUL makes a file binary
 		const reason = why || line.includes('\0') && 'it has a NUL';
 		if (reason || change) lost.push({name, why: reason ? `left out, since ${reason}` : change});
 		if (!reason || note) lines.push(reason ? note : line);
