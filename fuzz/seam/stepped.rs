@@ -99,8 +99,8 @@ impl SteppedConnection {
             self.connection.handle_event(replace(&mut self.event, Event::Socket), context);
         loop {
             POOL.join();
-            let Some(Mail::FromPool(_, answer)) = self.worker.inbox.take().pop() else { break };
-            next = self.connection.handle_decision(answer, context);
+            let Some(Mail::FromPool(_, decision)) = self.worker.inbox.take().pop() else { break };
+            next = self.connection.handle_decision(decision, context);
         }
         match next {
             Next::Close => return Step::Closed,
@@ -108,7 +108,7 @@ impl SteppedConnection {
             Next::Epoll(EventFlags::OUT) => return Step::Room,
             Next::Epoll(EventFlags::IN) if self.is_readable() => {}
             // Nobody changes the list meanwhile, so the wait ends by its time.
-            Next::Epoll(_) if self.shared.service.state.waiting() > 0 => {
+            Next::Epoll(EventFlags::IN) if self.shared.service.state.waiting() > 0 => {
                 self.event = Event::Overdue;
             }
             Next::Epoll(EventFlags::IN) => return Step::Bytes,

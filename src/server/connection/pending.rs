@@ -37,8 +37,6 @@ pub(super) struct Watching {
     pub(super) since: Instant,
     /// How long the request may wait since then.
     time: Duration,
-    /// The client sends nothing more, and may still read: it has closed its half of the connection.
-    is_half_closed: bool,
     /// Dropped when the wait ends.
     _watch: Watch,
 }
@@ -152,8 +150,7 @@ impl Connection {
         let since = pending.waited_since.unwrap_or(context.now);
         let watch = context.worker.watches.add(subject, context.id);
         let time = Duration::from_secs(seconds.into());
-        let request = pending.request;
-        let watching = Watching { request, since, time, is_half_closed: false, _watch: watch };
+        let watching = Watching { request: pending.request, since, time, _watch: watch };
         // A change may have come before the watch was added, so ask again (`Event::Turn`).
         Ok(Transition(State::Watching(Box::new(watching)), Next::Queue))
     }
@@ -165,19 +162,14 @@ impl Connection {
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
         match self.ask_service(&watching.request, context) {
-            Decision::WaitForChange(..) => Ok(Self::go_on_watching(watching)),
+            Decision::WaitForChange(..) => {
+                Ok(Transition(State::Watching(watching), Next::Epoll(EventFlags::IN)))
+            }
             decision => {
                 self.received_at = context.now;
                 self.carry_out(watching.into_pending(), decision, context)
             }
         }
-    }
-
-    fn go_on_watching(watching: Box<Watching>) -> Transition {
-        // Epoll would report the end of what the client sends in every pass. It reports a reset, and
-        // on a unix socket a close, whatever it is asked for.
-        let flags = if watching.is_half_closed { EventFlags::HUP } else { EventFlags::IN };
-        Transition(State::Watching(watching), Next::Epoll(flags))
     }
 
     /// Ends a wait, with 304 if nothing has changed. This asks the service, since a change may have
@@ -195,19 +187,14 @@ impl Connection {
         self.carry_out(watching.into_pending(), decision, context)
     }
 
-    /// Ends a wait if the client has sent another request. Closes the connection if it has gone: if
-    /// it was reset, or if there is an event though the client sends nothing more.
+    /// Ends a wait if the client has sent another request, or sends nothing more: it may have closed
+    /// its half of the connection alone, and still read. If it has gone, nobody reads the 304.
     pub(super) fn receive_while_watching(
         &mut self,
-        mut watching: Box<Watching>,
+        watching: Box<Watching>,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
         match receive(&self.socket, &mut context.scratch[..RECEIVE_BYTES])? {
-            Some([]) if watching.is_half_closed => Ok(Transition::close()),
-            Some([]) => {
-                watching.is_half_closed = true;
-                Ok(Self::go_on_watching(watching))
-            }
             Some(received) => {
                 self.parser.append(received);
                 self.end_watch(*watching, context)
