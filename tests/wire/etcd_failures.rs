@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
+use crate::common::client::request;
 use crate::common::etcd::Etcd;
 use crate::common::harness::{Server, colors, run, stored, wait_until};
 
@@ -64,6 +65,53 @@ fn a_change_whose_answer_is_lost_is_made_once() {
     let own = list["data"].as_array().unwrap().iter().filter(|color| color["name"] == "own");
     let own: Vec<String> = own.map(ToString::to_string).collect();
     assert_eq!(own, expected);
+}
+
+/// Passes requests on to etcd, but no watch. While it `holds`, it answers nothing, and what it holds
+/// it never passes on.
+fn hold_requests(listener: &TcpListener, etcd: SocketAddr, holds: &'static AtomicBool) {
+    for client in listener.incoming() {
+        let (mut client, mut upstream) = (client.unwrap(), TcpStream::connect(etcd).unwrap());
+        let mut answers = (upstream.try_clone().unwrap(), client.try_clone().unwrap());
+        thread::spawn(move || std::io::copy(&mut answers.0, &mut answers.1));
+        thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(length @ 1..) = client.read(&mut bytes) {
+                if holds.load(Relaxed) || bytes.starts_with(b"POST /v3/watch") {
+                    loop {
+                        thread::park();
+                    }
+                }
+                upstream.write_all(&bytes[..length]).unwrap();
+            }
+        });
+    }
+}
+
+#[test]
+fn a_service_that_missed_what_was_cut_from_the_log_loses_no_change() {
+    static HOLDS: AtomicBool = AtomicBool::new(false);
+    let Some(etcd) = Etcd::start(1) else { return };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let behind = format!("etcd://{}/colors", listener.local_addr().unwrap());
+    let member = etcd.member(0);
+    thread::spawn(move || hold_requests(&listener, member, &HOLDS));
+    let server = Server::with_data(SEED, &etcd.url("colors"), &[]);
+    let late = Server::start(&["--data", &behind]);
+    HOLDS.store(true, Relaxed);
+    let mut client = server.connect();
+    for number in 0..2100 {
+        client.ask("PUT", "/colors/red", &format!(r#"{{"value":"{number}"}}"#)).expect_status(200);
+    }
+    wait_until("it has failed to look", || late.ask("GET", "/health", "").status == 503);
+    // The try that is under way fails. The next one has this change, and succeeds.
+    let mut client = late.connect();
+    client.send(request("POST", "/colors", "Host: localhost\r\n", r#"{"name":"a","value":""}"#));
+    HOLDS.store(false, Relaxed);
+    client.response().expect_status(201);
+    let list = r#"{"data":[{"name":"red","value":"2099"},{"name":"a","value":""}]}"#;
+    wait_until("it is at the other service", || server.list() == list);
+    assert_eq!(late.list(), list);
 }
 
 #[test]
