@@ -175,7 +175,7 @@ fn what_is_no_etcd_is_said_to_be_none_and_another_member_is_asked() {
     let Some(etcd) = Etcd::start(1) else { return };
     let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n";
     for (answer, reason) in [
-        (String::new(), "broke the connection"),
+        (String::new(), "breaks the connection"),
         ("x".repeat(1000), "answers what etcd does not"),
         (format!("{head}Content-Length: 2\r\n\r\n{{}}"), "answers what etcd does not"),
         (format!("{head}Content-Length: 5\r\n\r\n[1,2]"), "answers what etcd does not"),

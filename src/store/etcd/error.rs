@@ -104,10 +104,9 @@ impl fmt::Display for EtcdError {
             Self::NoSnapshot(reason) => {
                 write!(f, "etcd's log of changes grows, since no snapshot can be saved: {reason}")
             }
-            Self::Missing => f.write_str(
-                "etcd has no list there; a start without --read-only, --check and --dump makes it \
-                 from the seed",
-            ),
+            Self::Missing => {
+                f.write_str("etcd has no list there; a start of the service makes it from the seed")
+            }
             Self::Newer => f.write_str(
                 "a newer version of colors has saved the list in etcd; install that one, or name \
                  another key with --data",

@@ -5,8 +5,8 @@
 //! zero are left out.
 
 use std::io::BufReader;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -39,6 +39,9 @@ pub(super) struct Gateway {
     members: Arc<[String]>,
     /// Counts failures: the member to ask next is this one, modulo their number.
     failures: Arc<AtomicUsize>,
+    /// Why each member failed, since one of them has answered last. A call may have time to ask one
+    /// of them alone, and each failure that differs from the one before is logged.
+    reasons: Arc<Mutex<Vec<String>>>,
 }
 
 /// A transaction: what to do if all comparisons hold, and what if not. It is a linearizable read if
@@ -175,7 +178,12 @@ impl Gateway {
             .timeout_send_request(Some(STEP_TIME))
             .timeout_send_body(Some(STEP_TIME))
             .build();
-        Self { agent: config.into(), members: members.into(), failures: Arc::default() }
+        let reasons = Arc::new(Mutex::new(vec![String::new(); members.len()]));
+        Self { agent: config.into(), members: members.into(), failures: Arc::default(), reasons }
+    }
+
+    fn reasons(&self) -> MutexGuard<'_, Vec<String>> {
+        self.reasons.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The number of the member to ask next.
@@ -198,7 +206,6 @@ impl Gateway {
         let is_read =
             transaction.success.iter().all(|operation| operation.get("request_range").is_some());
         let request = serde_json::to_vec(transaction).expect("it is made of strings");
-        let mut reasons = vec![String::new(); self.members.len()];
         let mut may_be_done = false;
         let mut is_reached = false;
         for tries in 1.. {
@@ -206,14 +213,17 @@ impl Gateway {
             let time = STEP_TIME.min(left.max(STEP_TIME / 4));
             let member = self.member();
             let failure = match self.post::<Answer>(member, "kv/txn", &request, time) {
-                Ok(answer) => return Ok(Answer { was_in_doubt: may_be_done, ..answer }),
+                Ok(answer) => {
+                    self.reasons().iter_mut().for_each(String::clear);
+                    return Ok(Answer { was_in_doubt: may_be_done, ..answer });
+                }
                 Err(Failure::Final(error)) if !may_be_done => return Err(error),
                 Err(failure) => failure,
             };
             self.note_failure();
             is_reached |= !matches!(failure, Failure::NotConnected(_));
             may_be_done |= !is_read && matches!(failure, Failure::MayBeDone(_));
-            reasons[member] = failure.reason();
+            self.reasons()[member] = failure.reason();
             if tries % self.members.len() == 0 {
                 sleep(PAUSE);
             }
@@ -221,12 +231,12 @@ impl Gateway {
                 break;
             }
         }
-        let cause = self.explain(&reasons, is_reached);
+        let cause = self.explain(is_reached);
         Err(EtcdError::Unavailable { cause, may_be_there: may_be_done })
     }
 
     /// Why no member has answered: that they have no leader, or else what each has done.
-    fn explain(&self, reasons: &[String], is_reached: bool) -> Cause {
+    fn explain(&self, is_reached: bool) -> Cause {
         #[derive(Deserialize)]
         struct Status {
             /// 0, and so left out, if there is none.
@@ -241,7 +251,8 @@ impl Gateway {
         if (0..self.members.len()).any(has_none) {
             return Cause::NoLeader;
         }
-        let said = self.members.iter().zip(reasons).filter(|(_, reason)| !reason.is_empty());
+        let reasons = self.reasons();
+        let said = self.members.iter().zip(&*reasons).filter(|(_, reason)| !reason.is_empty());
         let said = said.map(|(member, reason)| format!("{member} {reason}"));
         let said = said.collect::<Vec<_>>().join(", ");
         if is_reached { Cause::NoAnswer(said) } else { Cause::Unreachable(said) }
@@ -315,7 +326,7 @@ fn classify(error: Error) -> Failure {
             Failure::NotConnected("refuses the connection".to_owned())
         }
         Error::Timeout(_) => Failure::MayBeDone("does not answer in time".to_owned()),
-        Error::Io(error) => Failure::MayBeDone(format!("broke the connection: {error}")),
+        Error::Io(_) => Failure::MayBeDone("breaks the connection".to_owned()),
         error => {
             log::debug!("{error}");
             Failure::MayBeDone("answers what etcd does not".to_owned())
