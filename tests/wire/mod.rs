@@ -37,6 +37,7 @@ mod power_cut;
 mod readme;
 pub(crate) mod recipes;
 mod replacing;
+mod shared_list;
 mod slow_disk;
 mod startup;
 mod stopping;
