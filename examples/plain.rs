@@ -1,8 +1,8 @@
-//! The plain design of the service, to be read first: a loop takes requests from tiny_http and hands
-//! each to a thread of a pool; a matcher written by hand takes the method and the segments of the
-//! path; all threads share one mutex around a vector of colors. The five operations answer as those
-//! of `colors` (docs/http.md). Nothing is kept on disk, nothing has a limit, and a client that stalls
-//! keeps a thread from all others. docs/design.md says what became of each part.
+//! The plain design of the service, to be read first: a loop takes requests from tiny_http and
+//! hands each to a thread of a pool; a matcher written by hand takes the method and the segments of
+//! the path; all threads share one mutex around a vector of colors. The five operations answer as
+//! those of `colors` (docs/http.md). Nothing is kept on disk, nothing has a limit, and a client
+//! that stalls keeps a thread from all others. docs/design.md says what became of each part.
 
 #![expect(clippy::disallowed_types, reason = "the plain design takes tiny_http's server as it is")]
 

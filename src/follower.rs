@@ -86,7 +86,7 @@ impl Follower {
             .timeout_send_request(Some(ANSWER_TIME))
             .timeout_recv_body(Some(CONTENT_TIME))
             .build();
-        let connector = TcpConnector::default().chain(transport::Watching);
+        let connector = TcpConnector::default().chain(transport::StallGuard);
         Some(Self {
             agent: Agent::with_parts(config, connector, DefaultResolver::default()),
             url: format!("{base}/colors"),

@@ -103,8 +103,9 @@
 //! **A change.**
 //!
 //! 1. `Service::operate` makes a `Change` of the content. Without `--data`, `SharedList::change`
-//!    edits the list. With it, the answer is `Decision::Save`: `Connection::carry_out` gives the
-//!    change to the writer by `Store::submit`, and the connection is in `State::AwaitingAnswer`.
+//!    edits the list. With it, this is `Decision::Save`, and the connection is in
+//!    `State::AwaitingAnswer`. At the end of its pass, the worker gives all such changes to the
+//!    writer by `Store::submit`.
 //! 2. The `Writer` takes changes that wait, finds the `Outcome` and the `Edit`s of each on a clone
 //!    of the list, commits (FILE-wal is synced, or etcd has it), and publishes the clone.
 //! 3. The outcome comes to the worker as `Mail::Outcome`, and so to `Connection::handle_outcome`.
@@ -177,8 +178,8 @@ const STOP_TIME: Duration = Duration::from_millis(4500);
 /// is queued and closes the storage.
 const CLOSE_TIME: Duration = Duration::from_millis(500);
 
-/// Runs the service until it is told to stop, or runs `--check`, `--dump` or `--health`. Exit codes: 0, 1 for a
-/// failure at run time, 2 for a mistake on the command line.
+/// Runs the service until it is told to stop, or runs `--check`, `--dump` or `--health`. Exit
+/// codes: 0, 1 for a failure at run time, 2 for a mistake on the command line.
 pub fn main() -> ExitCode {
     let options = Arc::new(Options::read());
     // Removes variables from the environment, so there must be no other thread yet.
@@ -214,7 +215,8 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
         server::connections_max(descriptors, memory_limit, listeners.len(), workers)
             .map_err(Failure::System)?;
     let endpoints: Vec<_> = listeners.iter().map(|listener| listener.endpoint.clone()).collect();
-    // One thread for answers that take long, and one each for the writer, the watch and the follower.
+    // One thread for answers that take long, and one each for the writer, the watch and the
+    // follower.
     let has_watch = matches!(options.data, Some(DataPlace::Etcd(_)));
     let others = [options.data.is_some(), has_watch, follower.is_some()];
     let others = 1 + others.into_iter().filter(|is_there| *is_there).count();

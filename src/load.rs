@@ -1,5 +1,5 @@
-//! Where the list comes from at the start: the database, etcd, the service that is followed, a seed file,
-//! or the seed that is compiled in.
+//! Where the list comes from at the start: the database, etcd, the service that is followed, a seed
+//! file, or the seed that is compiled in.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::failure::Failure;
 use crate::follower::Follower;
 use crate::options::{DataPlace, EtcdPlace, Options};
-use crate::store::etcd::{self, EtcdEngine, EtcdError, Watch};
+use crate::store::etcd::{self, EtcdEngine, EtcdError, LogWatch};
 use crate::store::sqlite::{Database, DatabaseError, SqliteEngine};
 use crate::store::{ChangeListener, ColorList, Store, Writer, json, sqlite};
 
@@ -61,7 +61,7 @@ pub(crate) struct Opened {
     /// What saves changes; `None` if the list is in memory.
     pub(crate) writer: Option<Writer>,
     /// What watches for changes of other services; `None` if these have no part in the list.
-    pub(crate) watch: Option<Watch>,
+    pub(crate) watch: Option<LogWatch>,
     /// For the first line of the log: the number of colors, where they come from, and whether
     /// changes are kept.
     pub(crate) details: String,

@@ -54,7 +54,7 @@ impl Representation {
     }
 }
 
-/// With `Eq`, `==` of two [`Arc`](std::sync::Arc)s compares the pointers first.
+/// With `Eq`, `==` of two [`Arc`]s compares the pointers first.
 impl Eq for Representation {}
 
 /// Compares the bytes, or, what is quicker, the tags if both are computed already.

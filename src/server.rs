@@ -4,8 +4,8 @@
 //! # Threads
 //!
 //! - **main** reads the tokens and opens the list. Then it accepts connections, takes signals,
-//!   reads tokens again and sends heartbeats. It waits in poll(2), at the start for FILE, etcd or the
-//!   service that is followed, and at the stop for connections and the writer.
+//!   reads tokens again and sends heartbeats. It waits in poll(2), at the start for FILE, etcd or
+//!   the service that is followed, and at the stop for connections and the writer.
 //! - **The workers** receive, answer and send. Their number is `--workers`, or one for each
 //!   processor but one, from 1 to 256. They wait in epoll_wait(2). The processor that is left is
 //!   for the kernel's network, the writer, long answers, and the other programs of the host: a
@@ -21,8 +21,8 @@
 //!   that service and for the writer.
 //! - **log** writes log lines. It waits for its channel and for standard error.
 //!
-//! All but main and log are threads of one pool, and so have one name: pool. A stop has one more, for
-//! a tenth of a second.
+//! All but main and log are threads of one pool. Those that run for good have names of their own,
+//! such as worker-0. A stop has one more, for a tenth of a second.
 //!
 //! A worker waits for no client, no disk, and no other thread, except for the moment that a lock is
 //! held. So whatever one client does, the others of its worker are served. These answers take long:
@@ -45,7 +45,7 @@
 //! # Locks
 //!
 //! Each lock is held for a moment: nothing is sent, saved or logged under it, and no whole list is
-//! made, hashed or freed. There are three exceptions. [`Shared::making_room`] is held while
+//! made, hashed or freed. The exceptions are these. [`Shared::making_room`] is held while
 //! connections are answered and closed, but no thread waits for it. The locks of
 //! `ColorList::envelope` and `Representation::tag`, and `SharedList::latest`, are held while a list
 //! is made or hashed. The crates have locks of their own: around the queue of the pool, and around
@@ -65,6 +65,8 @@
 //! - `Inbox::mail`: what other threads have posted.
 //! - `StorageStatus::current`: whether saving works.
 //! - `FollowStatus::answers` *: how the service that is followed answers.
+//! - `News` and `Gateway::reasons`, of the engine for etcd: entries that the writer has not taken
+//!   yet, and why members have failed.
 //!
 //! # Deadlines
 //!
@@ -86,9 +88,9 @@
 //! The deadlines of the follower are the constants of `follower`.
 //!
 //! Above the connection limit (`Phase::AboveLimit`), workers look every 20 ms. The connections that
-//! have stalled longest, at least for half a second, get `Event::Evicted`. The more memory old lists
-//! and colors take, the less time has a client to read one (`Reading::deadline`); workers look every
-//! 20 ms then, too.
+//! have stalled longest, at least for half a second, get `Event::Evicted`. The more memory old
+//! lists and colors take, the less time has a client to read one (`Reading::deadline`); workers
+//! look every 20 ms then, too.
 
 mod accept;
 mod access_log;

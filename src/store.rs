@@ -1,5 +1,6 @@
 //! The list and how it is kept: one mutex around its current version, which all workers share, and
-//! one writer for the storage, which an [`Engine`] keeps. Of HTTP it knows entity tags and conditions.
+//! one writer for the storage, which an [`Engine`] keeps. Of HTTP it knows entity tags and
+//! conditions.
 //!
 //! # Threads
 //!
@@ -19,10 +20,10 @@
 //!
 //! # Locks
 //!
-//! In this process: `SharedList::current` and `StorageStatus::current`, neither inside the other,
-//! and each held for a moment. Under the first, a
-//! change of one color in a list in memory is decided and applied. The longest work under it is to
-//! hash names, and the JSON of a color of at most 16 KiB: the tag of a longer one is ready
+//! In this process: `SharedList::current` and `StorageStatus::current`, and those of the engine for
+//! etcd, none inside another, and each held for a moment. Under the first, a change of one color in
+//! a list in memory is decided and applied. The longest work under it is to hash names, and the
+//! JSON of a color of at most 16 KiB: the tag of a longer one is ready
 //! ([`Representation`](crate::representation::Representation)). The JSON and the tag of a list are
 //! made, and whole lists are freed, without these locks. `SharedList::latest` is held while an
 //! envelope is made, by the one thread that makes long ones. The locks on FILE, between processes,
@@ -34,7 +35,7 @@
 //! |---|---|---|
 //! | the writer | SQLite's write lock | about 5 s; then the changes that wait for it fail (500) |
 //! | a change | etcd | about 5 s; then it fails (500) |
-//! | the writer | one member of etcd | 1 s for each step; then it asks another one |
+//! | the writer | one member of etcd | 1 s for each step, 4 s for a long answer; then it asks another one |
 //! | a change | those before it in its commit | 50 ms, and the rest of the one that is being made |
 //! | the writer | the next look for commits of others | 1 s |
 //! | a start | a predecessor that stops | 6 s |

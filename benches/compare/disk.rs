@@ -86,7 +86,8 @@ fn measure(
         Request::new("GET", format!("/colors/{}", color.name), "").bytes()
     };
     if !is_redis {
-        // The socket listens before FILE is made: the first answer waits for the syncs of the start.
+        // The socket listens before FILE is made: the first answer waits for the syncs of the
+        // start.
         client.send_bytes(&request)?;
         client.receive()?;
     }

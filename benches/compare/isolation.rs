@@ -1,7 +1,7 @@
-//! How long a read of one color takes beside long requests of other clients, on servers that have as
-//! many threads for them. The reader sends its next request 2 ms after the one before, or once that is
-//! answered: a stall shows in one read, not in those that would have come due meanwhile. Judges
-//! nothing.
+//! How long a read of one color takes beside long requests of other clients, on servers that have
+//! as many threads for them. The reader sends its next request 2 ms after the one before, or once
+//! that is answered: a stall shows in one read, not in those that would have come due meanwhile.
+//! Judges nothing.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -72,8 +72,8 @@ impl Load<'_> {
         for index in 0..self.connections {
             let mut socket = TcpStream::connect(server.address)?;
             socket.set_nodelay(true)?;
-            // One after the other: of several that come at once, tiny_http 0.12 leaves some without a
-            // thread, and never answers them.
+            // One after the other: of several that come at once, tiny_http 0.12 leaves some without
+            // a thread, and never answers them.
             socket.set_read_timeout(Some(PATIENCE))?;
             socket.write_all(&self.requests[0])?;
             socket.read_exact(&mut bytes)?;

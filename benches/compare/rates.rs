@@ -1,5 +1,5 @@
-//! Requests per second, and how long each takes: all servers, in alternating rounds. Judges nothing:
-//! the reader compares.
+//! Requests per second, and how long each takes: all servers, in alternating rounds. Judges
+//! nothing: the reader compares.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! The colors API on actix-web, written the usual way, with the defaults of actix-web. It has a thread
-//! for each processor, or as many as the variable THREADS says. Does nothing that the API does not ask
-//! for.
+//! The colors API on actix-web, written the usual way, with the defaults of actix-web. It has a
+//! thread for each processor, or as many as the variable THREADS says. Does nothing that the API
+//! does not ask for.
 
 mod api;
 mod lists;

@@ -13,25 +13,25 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// shorter.
 const PIECE_TIME: Duration = super::ANSWER_TIME;
 
-/// Comes after the connector that opens connections, and watches these.
+/// Comes after the connector that opens connections, and closes those that stall.
 #[derive(Debug)]
-pub(super) struct Watching;
+pub(super) struct StallGuard;
 
-impl<T: Transport> Connector<T> for Watching {
-    type Out = Watched<T>;
+impl<T: Transport> Connector<T> for StallGuard {
+    type Out = Guarded<T>;
 
     fn connect(
         &self,
         _: &ConnectionDetails<'_>,
         opened: Option<T>,
     ) -> Result<Option<Self::Out>, Error> {
-        Ok(opened.map(|transport| Watched { transport, begun: None, received: 0 }))
+        Ok(opened.map(|transport| Guarded { transport, begun: None, received: 0 }))
     }
 }
 
 /// A connection.
 #[derive(Debug)]
-pub(super) struct Watched<T> {
+pub(super) struct Guarded<T> {
     transport: T,
     /// When the current piece of content has begun; `None` before the content.
     begun: Option<Instant>,
@@ -39,7 +39,7 @@ pub(super) struct Watched<T> {
     received: usize,
 }
 
-impl<T: Transport> Transport for Watched<T> {
+impl<T: Transport> Transport for Guarded<T> {
     fn buffers(&mut self) -> &mut dyn Buffers {
         self.transport.buffers()
     }

@@ -18,7 +18,7 @@ const UNIX_PATH_BYTES_MAX: usize = 107;
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Endpoint {
-    /// This port of 127.0.0.1 and, where there is IPv6, of [::1]: some clients try only one of the
+    /// This port of 127.0.0.1 and, where there is IPv6, of `::1`: some clients try only one of the
     /// two. A socket listens on one of them, so its endpoint is not this. Port 0 as below.
     Localhost(u16),
     /// With port 0, the kernel picks a port.

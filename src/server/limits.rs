@@ -47,8 +47,8 @@ const SPARE_CONNECTIONS_MAX: usize = 64;
 
 /// How many bytes the buffers of all connections may take together: a sixteenth of `limit`, which
 /// is [`control_group_limit`], from [`BUFFERS_MIN`] to [`BUFFERS_MAX`], which is also the value for
-/// `None`. What clients read comes on top, with up to twice as much: [`Reading`]. The rest is for the list, the allocator and the kernel's
-/// buffers.
+/// `None`. What clients read comes on top, with up to twice as much: [`Reading`]. The rest is for
+/// the list, the allocator and the kernel's buffers.
 pub(crate) fn buffers_max(limit: Option<usize>) -> usize {
     limit.map_or(BUFFERS_MAX, |limit| (limit / 16).clamp(BUFFERS_MIN, BUFFERS_MAX))
 }
@@ -202,9 +202,10 @@ impl Drop for Reading {
 
 impl Shared {
     /// How long a client may take for a representation that the list has no more; `None` if that
-    /// does not matter. Falls from the request timeout to nothing while what clients read grows from
-    /// [`Shared::buffers_max`] to twice as much, so the client that takes longest is closed first.
-    /// With a long list, from twice its length: two versions of it may always be read to their end.
+    /// does not matter. Falls from the request timeout to nothing while what clients read grows
+    /// from [`Shared::buffers_max`] to twice as much, so the client that takes longest is closed
+    /// first. With a long list, from twice its length: two versions of it may always be read to
+    /// their end.
     pub(super) fn reading_time(&self) -> Option<Duration> {
         let bytes = self.read_bytes.load(Relaxed);
         if bytes <= self.buffers_max {

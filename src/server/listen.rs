@@ -62,13 +62,13 @@ impl AsFd for Listener {
     }
 }
 
-/// How many ports to try on both addresses of localhost, when the kernel picks the port of the first
-/// and somebody else may have it on the second. Hardly a port is in use on just one of them.
+/// How many ports to try on both addresses of localhost, when the kernel picks the port of the
+/// first and somebody else may have it on the second. Hardly a port is in use on just one of them.
 const PORTS_TRIED: usize = 16;
 
 /// Opens the listening sockets of an endpoint. `mode`: the permissions of a unix socket's file.
-/// `user_timeout`: how long the kernel waits for a TCP client to acknowledge data before it gives up
-/// the connection.
+/// `user_timeout`: how long the kernel waits for a TCP client to acknowledge data before it gives
+/// up the connection.
 pub(crate) fn listen(
     endpoint: &Endpoint,
     mode: u32,
@@ -94,7 +94,7 @@ pub(crate) fn listen(
     }
 }
 
-/// Listens on 127.0.0.1 and, where there is IPv6, on the same port of [::1].
+/// Listens on 127.0.0.1 and, where there is IPv6, on the same port of `::1`.
 fn listen_on_localhost(port: u16, user_timeout: Duration) -> io::Result<Vec<Listener>> {
     let mut ports_left = if port == 0 { PORTS_TRIED } else { 1 };
     loop {

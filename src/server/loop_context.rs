@@ -32,8 +32,8 @@ pub(super) struct LoopContext<'a> {
     pub(super) scratch: &'a mut [u8],
     /// Requests that this pass has answered without another thread.
     pub(super) answered: u64,
-    /// Changes for the writer, by the id of the connection. They are submitted together at the end of
-    /// the pass: a commit of all of them costs one sync, as that of the first one would.
+    /// Changes for the writer, by the id of the connection. They are submitted together at the end
+    /// of the pass: a commit of all of them costs one sync, as that of the first one would.
     pub(super) changes: Vec<(u64, Change)>,
 }
 

@@ -67,8 +67,8 @@ struct Entry {
 pub(super) struct Worker {
     shared: Arc<Shared>,
     handle: WorkerHandle,
-    /// Each worker, the writer and the follower keep one thread of the pool for good. The thread
-    /// that is left makes the answers that take long, one after the other.
+    /// Each worker, the writer, the watch and the follower keep one thread of the pool for good. The
+    /// thread that is left makes the answers that take long, one after the other.
     pool: ThreadPool,
     epoll: OwnedFd,
     /// By id; ids are not reused.

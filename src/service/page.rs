@@ -67,7 +67,7 @@ const HTML: &str = concat!(
 );
 
 const FILES: &str = concat!(
-    include_str!("page/files/color.js"),
+    include_str!("page/files/value.js"),
     include_str!("page/files/binary.js"),
     include_str!("page/files/tree.js"),
     include_str!("page/files/style.js"),

@@ -24,8 +24,8 @@ const UNCHANGED: &str = "unchanged";
 const PARSED_AT_ONCE_BYTES_MAX: usize = 16 * 1024;
 
 impl Service {
-    /// What to do next with a request; an error is a response, too. Checks the head each time: the token may have
-    /// been withdrawn while the request waited for a change.
+    /// What to do next with a request; an error is a response, too. Checks the head each time: the
+    /// token may have been withdrawn while the request waited for a change.
     pub(crate) fn decide(&self, request: &Request, context: RequestContext) -> Decision {
         match self.admit(request, context.checks_host) {
             Ok(operation) => self.operate(operation, request, context),

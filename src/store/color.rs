@@ -16,8 +16,8 @@ pub(super) const NAME_BYTES_MAX: usize = 4096;
 /// What comes before the name in the JSON of a color.
 const NAME_BEGIN: &[u8] = br#"{"name":"#;
 
-/// Longest JSON of a color, in bytes, that is kept without its tag. To compute the tag anew for each
-/// response takes a quarter of a microsecond.
+/// Longest JSON of a color, in bytes, that is kept without its tag. To compute the tag anew for
+/// each response takes a quarter of a microsecond.
 const SHORT_BYTES_MAX: usize = 128;
 
 /// A pointer to JSON, so that copies are cheap: a change of the list copies whole nodes of its

@@ -215,7 +215,8 @@ impl FromIterator<(i64, Color)> for ColorList {
         let hash = |color: &Color| hasher.hash_one(&*color.name());
         let mut index = OrdMap::new();
         let mut duplicates = OrdSet::new();
-        // A quarter of the hashes at a time, by their highest two bits: less memory to sort them in.
+        // A quarter of the hashes at a time, by their highest two bits: less memory to sort them
+        // in.
         for part in 0..4 {
             let ids = colors.iter().map(|(id, color)| (hash(color), *id));
             let mut ids: Vec<_> = ids.filter(|(hash, _)| hash >> 62 == part).collect();

@@ -11,8 +11,8 @@ fn edits_max(colors: usize) -> usize {
 }
 
 /// The edits that lead from `old` to a list with the colors of `new`. `None` if the whole list is
-/// better replaced: if there would be more edits than [`edits_max`], or if no id is left for a color
-/// to append.
+/// better replaced: if there would be more edits than [`edits_max`], or if no id is left for a
+/// color to append.
 ///
 /// Walks both lists in order, so that duplicates of a name are colors like any other. If a color of
 /// `old` has the name of the next color of `new`, it stays or gets the new value. Otherwise it is

@@ -1,5 +1,5 @@
 //! What the writer needs of a storage engine, which keeps the list so that it outlives the process.
-//! An engine knows nothing of HTTP, and nothing of other engines.
+//! An engine knows nothing of the requests of clients, and nothing of other engines.
 //!
 //! A save is [`Engine::begin`], [`Engine::write`] for each change, [`Engine::commit`], and in any
 //! case [`Engine::roll_back`]. Others may change the list as well: what they have committed is a

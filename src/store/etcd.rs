@@ -18,18 +18,19 @@
 //!   attempt that has made it. The numbers are dense: each commit adds the next one.
 //! - `KEY/list`: a snapshot, which is the whole list as it was after entry N.
 //!
-//! A start reads the snapshot, and the entries behind it. The log has the entries since the snapshot
-//! before the last one, so that who asks late for the outcome of a commit still finds it. etcd keeps
-//! every value that a key ever had until it is told to compact, which the service that puts a
-//! snapshot does. Compaction is for all keys: nothing else can share an etcd.
+//! A start reads the snapshot, and the entries behind it. The log has the entries since the
+//! snapshot before the last one, so that who asks late for the outcome of a commit still finds it.
+//! etcd keeps every value that a key ever had until it is told to compact, which the service that
+//! puts a snapshot does. Compaction is for all keys: who reads the
+//! history of other keys needs another etcd.
 //!
 //! # Transactions
 //!
 //! Whoever knows the list up to entry N commits by one transaction: if entry N still has the
-//! revision that is known and there is no entry N+1, put entry N+1. Otherwise it reads what is there
-//! from entry N on. So of several services one is first, and the others get what they have missed,
-//! decide again, and try again. Both conditions are needed: who is far behind finds no entry N+1
-//! either, once the log was cut.
+//! revision that is known and there is no entry N+1, put entry N+1. Otherwise it reads what is
+//! there from entry N on. So of several services one is first, and the others get what they have
+//! missed, decide again, and try again. Both conditions are needed: who is far behind finds no
+//! entry N+1 either, once the log was cut.
 //!
 //! - **A lost answer.** The same transaction is sent again, to any member. If it is refused, the id
 //!   in entry N+1 says whether the first one had succeeded. If no member answers in time, the
@@ -50,4 +51,4 @@ mod watch;
 
 pub(crate) use error::EtcdError;
 pub(crate) use etcd_engine::{EtcdEngine, read};
-pub(crate) use watch::Watch;
+pub(crate) use watch::LogWatch;

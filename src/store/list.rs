@@ -68,8 +68,8 @@ impl SharedList {
         Some(Arc::clone(short.envelope()))
     }
 
-    /// The envelope of a version that is not older than this time. So of many requests that wait for
-    /// one envelope, the first has it made. On one thread at a time.
+    /// The envelope of a version that is not older than this time. So of many requests that wait
+    /// for one envelope, the first has it made. On one thread at a time.
     pub(crate) fn envelope_since(&self, since: Instant) -> Arc<Representation> {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         let (read_at, envelope) = &*latest;

@@ -92,7 +92,7 @@ impl StorageStatus {
     /// Notes what is wrong although saves succeed.
     pub(crate) fn note_lasting(&self, lasting: Option<StorageError>) {
         let before = replace(&mut self.lock().lasting, lasting.clone());
-        let failed = "changes are saved, but not for ever";
+        let failed = "changes are saved, but will not be for long";
         log_change(Level::Error, failed, before.as_ref(), lasting.as_ref(), "all is well again");
     }
 

@@ -156,8 +156,9 @@ impl Writer {
     }
 
     /// Saves changes in one commit, and returns their outcomes. If the changes take long, saves
-    /// only the first of them. If the save fails, all fail but those that change nothing, where
-    /// nobody else can have changed the list. If it panics, all fail.
+    /// only the first of them. If a save to FILE fails, all fail but those that change nothing in
+    /// the list that is known here. With etcd, all fail: what is known here may be old. If the save
+    /// panics, all fail.
     fn save(&mut self, changes: &[QueuedChange]) -> Vec<Result<Outcome, StorageError>> {
         let status = Arc::clone(&self.status);
         let saved = status.supervise(|| self.try_save(changes));
@@ -173,7 +174,8 @@ impl Writer {
                 });
                 outcomes.collect()
             }
-            // After a panic, to decide the changes again could panic once more.
+            // In etcd, another service may just have changed the list, so that a refusal would be
+            // wrong. After a panic, to decide the changes again could panic once more.
             Err(error) => vec![Err(error); changes.len()],
         }
     }

@@ -261,6 +261,12 @@ impl Browser {
         self.call("POST", "/url", json!({"url": address}));
     }
 
+    /// Loads the page again. Returns once the old page has gone.
+    #[track_caller]
+    pub(crate) fn reload(&self) {
+        self.call("POST", "/refresh", json!({}));
+    }
+
     /// Opens another tab, so that the first one is hidden; gives what leads back to it.
     pub(crate) fn hide(&self) -> Value {
         let tab = self.call("GET", "/window", Value::Null);

@@ -73,7 +73,7 @@ fn sort_and_search_are_in_the_address_and_survive_a_reload() {
     browser.expect_text("#count", "5 of 148 colors");
     assert_eq!(browser.run("return location.hash"), "#sort=lightness&q=sea");
     let names = browser.names();
-    browser.run("location.reload()");
+    browser.reload();
     browser.expect_text("#count", "5 of 148 colors");
     assert_eq!(browser.names(), names);
     // another address in the same tab, and one that makes no sense

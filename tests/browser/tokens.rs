@@ -93,7 +93,8 @@ fn after_cancel_a_button_leads_back_to_the_dialog() {
     browser.expect_text("#away", "");
     browser.expect_controls();
     // as well if it is given at once; what asks for one goes before it is known what may be changed
-    browser.run("sessionStorage.clear(); location.reload()");
+    browser.run("sessionStorage.clear()");
+    browser.reload();
     expect_dialog(&browser, "These colors are private");
     browser.until("return document.body.classList.contains('guarded')");
     hold(&browser, "OPTIONS");

@@ -224,7 +224,7 @@ fn undo_outlives_a_reload_if_the_list_is_the_one_that_was_left() {
     let server = open(&browser);
     let before = server.list();
     let undo = |told: &str| {
-        browser.run("location.reload()");
+        browser.reload();
         browser.expect_controls();
         browser.press_with(CONTROL, "z");
         browser.expect_text("#told", told);
@@ -252,7 +252,7 @@ fn undo_outlives_a_reload_if_the_list_is_the_one_that_was_left() {
     undo("Undone: Deleted ink.");
     browser.expect_focus("ink");
     assert_eq!(server.list(), before);
-    browser.run("location.reload()");
+    browser.reload();
     browser.expect_controls();
     browser.click("#more");
     browser.click("#redo");

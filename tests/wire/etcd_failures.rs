@@ -67,8 +67,8 @@ fn a_change_whose_answer_is_lost_is_made_once() {
     assert_eq!(own, expected);
 }
 
-/// Passes requests on to etcd, but no watch. While it `holds`, it answers nothing, and what it holds
-/// it never passes on.
+/// Passes requests on to etcd, but no watch. While it `holds`, it answers nothing, and what it
+/// holds it never passes on.
 fn hold_requests(listener: &TcpListener, etcd: SocketAddr, holds: &'static AtomicBool) {
     for client in listener.incoming() {
         let (mut client, mut upstream) = (client.unwrap(), TcpStream::connect(etcd).unwrap());

@@ -1,5 +1,5 @@
-//! `--follow` where the other end is no service, or one that misbehaves: whatever comes, and however
-//! slowly, changes nothing, and is said.
+//! `--follow` where the other end is no service, or one that misbehaves: whatever comes, and
+//! however slowly, changes nothing, and is said.
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener, TcpStream};

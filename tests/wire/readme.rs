@@ -279,8 +279,8 @@ fn every_link_leads_to_a_file_and_a_heading() {
     }
 }
 
-/// Numbers of the documents, each as it is written there, and what sets it: words that one line of that
-/// file has.
+/// Numbers of the documents, each as it is written there, and what sets it: words that one line of
+/// that file has.
 const NUMBERS: &str = r#"
 README.md: Rust 1.89 or later <- Cargo.toml: rust-version = "1.89"
 README.md: the server of tiny_http 0.12 <- Cargo.toml: tiny_http = { version = "0.12"

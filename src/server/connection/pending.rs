@@ -187,8 +187,9 @@ impl Connection {
         self.carry_out(watching.into_pending(), decision, context)
     }
 
-    /// Ends a wait if the client has sent another request, or sends nothing more: it may have closed
-    /// its half of the connection alone, and still read. If it has gone, nobody reads the 304.
+    /// Ends a wait if the client has sent another request, or sends nothing more: it may have
+    /// closed its half of the connection alone, and still read. If it has gone, nobody reads the
+    /// 304.
     pub(super) fn receive_while_watching(
         &mut self,
         watching: Box<Watching>,

@@ -10,7 +10,8 @@ pub(crate) enum EtcdError {
     Unavailable { cause: Cause, may_be_there: bool },
     /// When the answer to a commit was lost, and the log has been cut since.
     OutcomeLost,
-    /// When etcd's database has reached its quota (<https://etcd.io/docs/v3.4/op-guide/maintenance>).
+    /// When etcd's database has reached its quota
+    /// (<https://etcd.io/docs/v3.4/op-guide/maintenance>).
     NoSpace,
     /// When a request is longer than etcd takes.
     TooLong,

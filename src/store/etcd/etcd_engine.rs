@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use super::EtcdError;
 use super::error::Cause;
 use super::format::{
-    Entry, Keys, snapshot_bytes, snapshot_bytes_after, write_edits, write_entry, write_snapshot,
+    Keys, LogEntry, snapshot_bytes, snapshot_bytes_after, write_edits, write_entry, write_snapshot,
 };
 use super::gateway::{Gateway, KeyValue, Transaction, delete, get_range, has_revision, put};
 use super::position::{PAGE, Position};
-use super::watch::{News, Watch};
+use super::watch::{LogWatch, News};
 use crate::random;
 use crate::store::engine::{Begun, Commit, Engine, Newer, Save, StorageError, Written};
 use crate::store::{ColorList, Edit};
@@ -49,8 +49,8 @@ const ENTRIES_BYTES_MAX: usize = 1024 * 1024;
 const SNAPSHOT_PAUSE: Duration = Duration::from_secs(10);
 
 /// If another service has committed within this time, the one that commits pauses after it for as
-/// long as its commit took, and up to twice as long at random. Otherwise who was first once would be
-/// first again and again, since the others first have to learn what they have missed.
+/// long as its commit took, and up to twice as long at random. Otherwise who was first once would
+/// be first again and again, since the others first have to learn what they have missed.
 const CONTENTION_TIME: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
@@ -93,7 +93,7 @@ impl EtcdEngine {
         members: &[String],
         key: &str,
         seed: Option<&ColorList>,
-    ) -> Result<(Self, ColorList, bool, Watch), EtcdError> {
+    ) -> Result<(Self, ColorList, bool, LogWatch), EtcdError> {
         let gateway = Gateway::new(members);
         let keys = Keys(key.to_owned());
         let deadline = Instant::now() + START_TIME;
@@ -104,7 +104,7 @@ impl EtcdEngine {
         let position = Position::read(&gateway, &keys, deadline)?.ok_or(EtcdError::Missing)?;
         let list = position.list.clone();
         let news = News::default();
-        let watch = Watch::new(gateway.clone(), keys.clone(), news.clone());
+        let watch = LogWatch::new(gateway.clone(), keys.clone(), news.clone());
         let engine = Self {
             gateway,
             keys,
@@ -167,8 +167,9 @@ impl EtcdEngine {
         if !answer.succeeded {
             found = answer.into_found().unwrap_or_default();
             let is_known = found.first().is_some_and(|first| before.is_at(&self.keys, first));
-            let own =
-                |next: &&KeyValue| Entry::read(&key, &next.value).is_ok_and(|entry| entry.id == id);
+            let own = |next: &&KeyValue| {
+                LogEntry::read(&key, &next.value).is_ok_and(|entry| entry.id == id)
+            };
             match found.get(1).filter(|_| is_known).filter(own) {
                 Some(own) => revision = own.mod_revision,
                 None => {

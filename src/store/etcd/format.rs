@@ -42,7 +42,7 @@ impl Keys {
 
 /// The value of an entry.
 #[derive(Deserialize)]
-pub(super) struct Entry {
+pub(super) struct LogEntry {
     /// Which attempt has put it.
     pub(super) id: String,
     /// Whether a snapshot was put with it.
@@ -153,7 +153,7 @@ pub(super) fn snapshot_bytes_after(list: &ColorList, edits: &[Edit]) -> usize {
     })
 }
 
-impl Entry {
+impl LogEntry {
     pub(super) fn read(key: &str, value: &[u8]) -> Result<Self, EtcdError> {
         read(key, value)
     }

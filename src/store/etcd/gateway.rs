@@ -132,7 +132,7 @@ pub(super) fn get_range(from: &str, to: &str, limit: usize) -> Value {
 }
 
 /// Why there is no answer of one member.
-enum Failure {
+enum CallFailure {
     /// There was no connection.
     NotConnected(String),
     /// The member has not done what it was asked, and will not.
@@ -143,7 +143,7 @@ enum Failure {
     Final(EtcdError),
 }
 
-impl Failure {
+impl CallFailure {
     fn reason(self) -> String {
         match self {
             Self::NotConnected(reason) | Self::NotDone(reason) | Self::MayBeDone(reason) => reason,
@@ -217,12 +217,12 @@ impl Gateway {
                     self.reasons().iter_mut().for_each(String::clear);
                     return Ok(Answer { was_in_doubt: may_be_done, ..answer });
                 }
-                Err(Failure::Final(error)) if !may_be_done => return Err(error),
+                Err(CallFailure::Final(error)) if !may_be_done => return Err(error),
                 Err(failure) => failure,
             };
             self.note_failure();
-            is_reached |= !matches!(failure, Failure::NotConnected(_));
-            may_be_done |= !is_read && matches!(failure, Failure::MayBeDone(_));
+            is_reached |= !matches!(failure, CallFailure::NotConnected(_));
+            may_be_done |= !is_read && matches!(failure, CallFailure::MayBeDone(_));
             self.reasons()[member] = failure.reason();
             if tries % self.members.len() == 0 {
                 sleep(PAUSE);
@@ -301,57 +301,57 @@ impl Gateway {
         call: &str,
         request: &[u8],
         time: Duration,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, CallFailure> {
         let mut response = self.send(member, call, request, time, 4 * time).map_err(classify)?;
         let content = response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
         let content = content.map_err(classify)?;
         if response.status() != 200 {
             return Err(refusal(&content));
         }
-        let malformed = |_| Failure::MayBeDone("answers what etcd does not".to_owned());
+        let malformed = |_| CallFailure::MayBeDone("answers what etcd does not".to_owned());
         serde_json::from_slice(&content).map_err(malformed)
     }
 }
 
 /// Why a request has no answer. Equal failures have equal texts: only a text that differs from the
 /// one before is logged.
-fn classify(error: Error) -> Failure {
+fn classify(error: Error) -> CallFailure {
     match error {
-        Error::HostNotFound => Failure::NotConnected("is not known by its name".to_owned()),
+        Error::HostNotFound => CallFailure::NotConnected("is not known by its name".to_owned()),
         Error::Timeout(Timeout::Connect) => {
-            Failure::NotConnected("does not answer in time".to_owned())
+            CallFailure::NotConnected("does not answer in time".to_owned())
         }
-        Error::ConnectionFailed => Failure::NotConnected("cannot be reached".to_owned()),
+        Error::ConnectionFailed => CallFailure::NotConnected("cannot be reached".to_owned()),
         Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
-            Failure::NotConnected("refuses the connection".to_owned())
+            CallFailure::NotConnected("refuses the connection".to_owned())
         }
-        Error::Timeout(_) => Failure::MayBeDone("does not answer in time".to_owned()),
-        Error::Io(_) => Failure::MayBeDone("breaks the connection".to_owned()),
+        Error::Timeout(_) => CallFailure::MayBeDone("does not answer in time".to_owned()),
+        Error::Io(_) => CallFailure::MayBeDone("breaks the connection".to_owned()),
         error => {
             log::debug!("{error}");
-            Failure::MayBeDone("answers what etcd does not".to_owned())
+            CallFailure::MayBeDone("answers what etcd does not".to_owned())
         }
     }
 }
 
 /// What an answer with an error says. The codes are those of gRPC.
-fn refusal(content: &[u8]) -> Failure {
+fn refusal(content: &[u8]) -> CallFailure {
     #[derive(Deserialize)]
     struct Refusal {
         error: String,
         code: u32,
     }
     let Ok(Refusal { error, code }) = serde_json::from_slice(content) else {
-        return Failure::MayBeDone("answers what etcd does not".to_owned());
+        return CallFailure::MayBeDone("answers what etcd does not".to_owned());
     };
     match code {
         // RESOURCE_EXHAUSTED stands for three things.
-        8 if error.contains("database space exceeded") => Failure::Final(EtcdError::NoSpace),
-        8 if error.contains("larger than max") => Failure::Final(EtcdError::TooLong),
-        8 => Failure::NotDone(format!("answers {error:?}")),
-        3 if error.contains("too large") => Failure::Final(EtcdError::TooLong),
+        8 if error.contains("database space exceeded") => CallFailure::Final(EtcdError::NoSpace),
+        8 if error.contains("larger than max") => CallFailure::Final(EtcdError::TooLong),
+        8 => CallFailure::NotDone(format!("answers {error:?}")),
+        3 if error.contains("too large") => CallFailure::Final(EtcdError::TooLong),
         // CANCELLED, UNKNOWN, DEADLINE_EXCEEDED, INTERNAL, UNAVAILABLE: it may have been done.
-        1 | 2 | 4 | 13 | 14 => Failure::MayBeDone(format!("answers {error:?}")),
-        _ => Failure::Final(EtcdError::Refused(error)),
+        1 | 2 | 4 | 13 | 14 => CallFailure::MayBeDone(format!("answers {error:?}")),
+        _ => CallFailure::Final(EtcdError::Refused(error)),
     }
 }

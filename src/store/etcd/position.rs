@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use super::EtcdError;
-use super::format::{Entry, Keys, read_snapshot};
+use super::format::{Keys, LogEntry, read_snapshot};
 use super::gateway::{Gateway, KeyValue, Transaction, get, get_range};
 use crate::store::{ColorList, Edit};
 
@@ -69,8 +69,9 @@ impl Position {
         entry.mod_revision == self.revision && keys.number(&entry.key) == Some(self.number)
     }
 
-    /// Applies the entries that were found from this one on, and returns their edits. `None` if this entry is not among them with its revision, or if one
-    /// behind it is missing: then the log was cut, or is another one.
+    /// Applies the entries that were found from this one on, and returns their edits. `None` if
+    /// this entry is not among them with its revision, or if one behind it is missing: then the log
+    /// was cut, or is another one.
     pub(super) fn follow(
         &mut self,
         keys: &Keys,
@@ -96,7 +97,7 @@ impl Position {
     pub(super) fn apply(&mut self, keys: &Keys, found: &KeyValue) -> Result<Vec<Edit>, EtcdError> {
         let number = self.number + 1;
         let key = keys.entry(number);
-        let entry = Entry::read(&key, &found.value)?;
+        let entry = LogEntry::read(&key, &found.value)?;
         let is_snapshot = entry.is_snapshot;
         let mut list = self.list.clone();
         let edits = entry.apply(&mut list).ok_or(EtcdError::Malformed(key))?;

@@ -50,7 +50,7 @@ impl News {
 }
 
 /// Watches on a thread of its own.
-pub(crate) struct Watch {
+pub(crate) struct LogWatch {
     gateway: Gateway,
     keys: Keys,
     news: News,
@@ -67,15 +67,15 @@ struct WatchResult {
     #[serde(default)]
     created: bool,
     #[serde(default)]
-    events: Vec<Event>,
+    events: Vec<WatchEvent>,
 }
 
 #[derive(Deserialize)]
-struct Event {
+struct WatchEvent {
     kv: KeyValue,
 }
 
-impl Watch {
+impl LogWatch {
     pub(super) fn new(gateway: Gateway, keys: Keys, news: News) -> Self {
         Self { gateway, keys, news }
     }
