@@ -252,7 +252,8 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     let deadline = Instant::now() + STOP_TIME;
     accept_loop.stop(deadline - CLOSE_TIME);
     match (store.close(deadline), path) {
-        (Ok(()), _) | (_, None) => log::info!("stopped"),
+        (Ok(()), _) => log::info!("stopped"),
+        (Err(reason), None) => log::warn!("stopped: {reason}"),
         (Err(reason), Some(path)) => {
             let file = path.display();
             log::warn!("stopped; keep {file} and {file}-wal together: {reason}");

@@ -143,22 +143,31 @@ impl Options {
             .try_get_matches_from_mut(env::args_os())
             .map_err(|error| name_variable(&command, error))?;
         let options = Self { warnings: warnings(&command), ..Self::from_arg_matches(&matches)? };
-        match options.missing_protection() {
+        match options.contradiction() {
             None => Ok(options),
-            Some((id, missing)) => {
+            Some((id, reason)) => {
                 let said = given_name(&command, &matches, id);
-                let message = format!("{said} protects nothing without {missing}");
-                Err(command.error(ErrorKind::MissingRequiredArgument, message))
+                Err(command.error(ErrorKind::ArgumentConflict, format!("{said} {reason}")))
             }
         }
     }
 
-    /// An option that asks for protection that the others do not give, and what is missing. Looks
-    /// at the parsed values: many words and two sources mean the same.
-    fn missing_protection(&self) -> Option<(&'static str, &'static str)> {
+    /// An option that the others leave without effect or make harmful, and why. Looks at the parsed
+    /// values: many words and two sources mean the same.
+    fn contradiction(&self) -> Option<(&'static str, &'static str)> {
         // In a container, --health does not have the options of the service, but its variables.
-        let serves = self.health.is_none();
-        (serves && self.private && self.token_file.is_none()).then_some(("private", "--token-file"))
+        if self.health.is_some() {
+            return None;
+        }
+        if self.private && self.token_file.is_none() {
+            return Some(("private", "protects nothing without --token-file"));
+        }
+        if self.follow.is_some() && matches!(self.data, Some(DataPlace::Etcd(_))) {
+            let reason = "would replace the list in etcd, which other services change: name a FILE \
+                          for the copy";
+            return Some(("follow", reason));
+        }
+        None
     }
 
     /// Whether SIGHUP is handled; otherwise it ends the process. The file of `--follow-token-file`

@@ -59,6 +59,14 @@ fn an_empty_option_is_not_blamed_on_its_variable() {
 }
 
 #[test]
+fn a_list_in_etcd_follows_nobody() {
+    let arguments = ["--check", "--data", "etcd://a/b", "--follow", "http://127.0.0.1:1"];
+    let (code, out, error) = run(&arguments, &[]);
+    assert_eq!((code, out.as_str()), (Some(2), ""), "{error}");
+    assert!(error.starts_with("error: --follow would replace the list in etcd"), "{error}");
+}
+
+#[test]
 fn private_without_tokens_never_starts() {
     let check = |arguments: &[&str], variables: &[(&str, &str)], said: &str| {
         let expected = format!("error: {said} protects nothing without --token-file\n");
