@@ -12,6 +12,7 @@ use rustix::process::Signal;
 use crate::common::client::request;
 use crate::common::etcd::Etcd;
 use crate::common::harness::{Server, colors, run, stored, wait_until};
+use crate::wire::waiting::wait_on;
 
 const SEED: &str = r##"[{"name":"red","value":"#f00"}]"##;
 
@@ -67,9 +68,14 @@ fn a_change_whose_answer_is_lost_is_made_once() {
     assert_eq!(own, expected);
 }
 
-/// Passes requests on to etcd, but no watch. While it `holds`, it answers nothing, and what it
-/// holds it never passes on.
-fn hold_requests(listener: &TcpListener, etcd: SocketAddr, holds: &'static AtomicBool) {
+/// Passes requests on to etcd, but no watch. Those that come while it `holds` are passed on once
+/// it `releases` them, and not before.
+fn hold_requests(
+    listener: &TcpListener,
+    etcd: SocketAddr,
+    holds: &'static AtomicBool,
+    releases: &'static AtomicBool,
+) {
     for client in listener.incoming() {
         let (mut client, mut upstream) = (client.unwrap(), TcpStream::connect(etcd).unwrap());
         let mut answers = (upstream.try_clone().unwrap(), client.try_clone().unwrap());
@@ -78,11 +84,12 @@ fn hold_requests(listener: &TcpListener, etcd: SocketAddr, holds: &'static Atomi
             let mut bytes = [0; 4096];
             while let Ok(length @ 1..) = client.read(&mut bytes) {
                 if holds.load(Relaxed) || bytes.starts_with(b"POST /v3/watch") {
-                    loop {
-                        thread::park();
+                    while !releases.load(Relaxed) {
+                        thread::park_timeout(Duration::from_millis(5));
                     }
                 }
-                upstream.write_all(&bytes[..length]).unwrap();
+                // The service has closed the connection if it was held.
+                let _ = upstream.write_all(&bytes[..length]);
             }
         });
     }
@@ -91,11 +98,12 @@ fn hold_requests(listener: &TcpListener, etcd: SocketAddr, holds: &'static Atomi
 #[test]
 fn a_service_that_missed_what_was_cut_from_the_log_loses_no_change() {
     static HOLDS: AtomicBool = AtomicBool::new(false);
+    static RELEASES: AtomicBool = AtomicBool::new(false);
     let Some(etcd) = Etcd::start(1) else { return };
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let behind = format!("etcd://{}/colors", listener.local_addr().unwrap());
     let member = etcd.member(0);
-    thread::spawn(move || hold_requests(&listener, member, &HOLDS));
+    thread::spawn(move || hold_requests(&listener, member, &HOLDS, &RELEASES));
     let server = Server::with_data(SEED, &etcd.url("colors"), &[]);
     let late = Server::start(&["--data", &behind]);
     HOLDS.store(true, Relaxed);
@@ -112,6 +120,30 @@ fn a_service_that_missed_what_was_cut_from_the_log_loses_no_change() {
     let list = r#"{"data":[{"name":"red","value":"2099"},{"name":"a","value":""}]}"#;
     wait_until("it is at the other service", || server.list() == list);
     assert_eq!(late.list(), list);
+}
+
+#[test]
+fn a_change_in_doubt_is_not_made_once_the_service_is_well_again() {
+    static HOLDS: AtomicBool = AtomicBool::new(false);
+    static RELEASES: AtomicBool = AtomicBool::new(false);
+    let Some(etcd) = Etcd::start(1) else { return };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("etcd://{}/colors", listener.local_addr().unwrap());
+    let member = etcd.member(0);
+    thread::spawn(move || hold_requests(&listener, member, &HOLDS, &RELEASES));
+    let server = Server::with_data(SEED, &url, &[]);
+    HOLDS.store(true, Relaxed);
+    let refused = server.ask("DELETE", "/colors/red", "");
+    let message = "the change could not be saved: etcd does not answer, and the change may be in \
+                   the list; /health and the log say what to do";
+    refused.expect_message(500, message);
+    HOLDS.store(false, Relaxed);
+    wait_until("it is well again", || server.ask("GET", "/health", "").status == 200);
+    let waiting = wait_on(&server, "GET", "/colors/red");
+    RELEASES.store(true, Relaxed);
+    // Longer than until the next look.
+    waiting.expect_nothing_for(Duration::from_millis(1500));
+    assert_eq!(stored(&etcd.url("colors")), server.list());
 }
 
 #[test]
