@@ -9,7 +9,7 @@ use super::error::Cause;
 use super::format::{
     Keys, LogEntry, snapshot_bytes, snapshot_bytes_after, write_edits, write_entry, write_snapshot,
 };
-use super::gateway::{Gateway, KeyValue, Transaction, delete, get_range, has_revision, put};
+use super::gateway::{Gateway, KeyValue, Transaction, delete, get, get_range, has_revision, put};
 use super::position::{PAGE, Position};
 use super::watch::{LogWatch, News};
 use crate::random;
@@ -20,7 +20,7 @@ use crate::store::{ColorList, Edit};
 const START_TIME: Duration = Duration::from_secs(6);
 
 /// How long a save goes on to ask, from when the first of its changes came. To find the reason may
-/// take half a second more.
+/// take a quarter of a second more for each member.
 const SAVE_TIME: Duration = Duration::from_millis(4300);
 
 /// How long a save goes on to ask at least. A save without changes only finds out whether etcd
@@ -196,6 +196,22 @@ impl EtcdEngine {
         Ok(Commit::Done)
     }
 
+    /// Puts an entry that changes nothing: a fence or a snapshot. No change depends on its outcome.
+    fn put_without_edits(
+        &mut self,
+        is_snapshot: bool,
+        deadline: Instant,
+    ) -> Result<Commit, EtcdError> {
+        match self.put(&self.position.list.clone(), is_snapshot, deadline) {
+            // The log has gone on, so that what is in doubt comes too late.
+            Err(EtcdError::OutcomeLost) => Ok(Commit::Outrun),
+            Err(EtcdError::Unavailable { cause, .. }) => {
+                Err(EtcdError::Unavailable { cause, may_be_there: false })
+            }
+            put => put,
+        }
+    }
+
     /// Takes what was found from the position on. Reads all anew if that is not behind it.
     fn take(&mut self, mut found: Vec<KeyValue>, deadline: Instant) -> Result<(), EtcdError> {
         self.contended = Some(Instant::now());
@@ -236,9 +252,13 @@ impl EtcdEngine {
     fn take_news(&mut self, may_be_idle: bool, deadline: Instant) -> Result<(), EtcdError> {
         let (entries, mut is_look_due) = self.news.take();
         for found in entries {
+            // The look finds them all. To apply one after a gap could mix two lists.
+            if is_look_due {
+                break;
+            }
             let Position { number: known, revision, .. } = self.position;
             match self.keys.number(&found.key) {
-                // Mostly its own.
+                // Already applied: mostly its own commit.
                 Some(number) if number <= known && found.mod_revision <= revision => {}
                 Some(number) if number == known + 1 && found.mod_revision > revision => {
                     self.edits.extend(self.position.apply(&self.keys, &found)?);
@@ -278,7 +298,7 @@ impl EtcdEngine {
         if !is_due || failed.is_some_and(|(_, at)| at.elapsed() < SNAPSHOT_PAUSE) {
             return Ok(());
         }
-        match self.put(&list.clone(), true, deadline) {
+        match self.put_without_edits(true, deadline) {
             Ok(Commit::Done) => {
                 self.snapshot_failure = None;
                 self.gateway.compact(self.position.revision);
@@ -305,15 +325,20 @@ fn create(
     if snapshot_bytes(seed) > LIST_BYTES_MAX {
         return Err(EtcdError::ListTooLong(LIST_BYTES_MAX));
     }
+    let (first, id) = (keys.entry(0), random::id());
     let success = vec![
         put(&keys.list(), &write_snapshot(0, seed)),
-        put(&keys.entry(0), &write_entry(&random::id(), true, b"")),
+        put(&first, &write_entry(&id, true, b"")),
         // Left by a list whose snapshot somebody has deleted.
         delete(&keys.entry(1), &keys.log_end()),
     ];
     let compare = vec![has_revision(&keys.list(), 0)];
-    let failure = Vec::new();
-    Ok(gateway.ask(&Transaction { compare, success, failure }, deadline)?.succeeded)
+    let failure = vec![get(&first)];
+    let answer = gateway.ask(&Transaction { compare, success, failure }, deadline)?;
+    // If the answer to the first try was lost, the second one finds what that has made.
+    let is_own =
+        |found: &KeyValue| LogEntry::read(&first, &found.value).is_ok_and(|it| it.id == id);
+    Ok(answer.succeeded || answer.into_found().unwrap_or_default().iter().any(is_own))
 }
 
 impl Engine for EtcdEngine {
@@ -327,7 +352,7 @@ impl Engine for EtcdEngine {
         }
         self.take_news(false, deadline)?;
         if self.is_fence_due {
-            self.put(&self.position.list.clone(), false, deadline)?;
+            self.put_without_edits(false, deadline)?;
         }
         self.put_snapshot_if_due(deadline)?;
         self.deadline = deadline;

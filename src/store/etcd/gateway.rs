@@ -174,7 +174,6 @@ impl Gateway {
             .max_redirects_will_error(false)
             // With a time-out for finding the host, or one for all, ureq would start a thread for
             // each request.
-            .timeout_connect(Some(STEP_TIME))
             .timeout_send_request(Some(STEP_TIME))
             .timeout_send_body(Some(STEP_TIME))
             .build();
@@ -191,9 +190,13 @@ impl Gateway {
         self.failures.load(Relaxed) % self.members.len()
     }
 
-    /// Has another member asked next, after this one has failed.
-    pub(super) fn note_failure(&self) {
-        self.failures.fetch_add(1, Relaxed);
+    /// Makes the next request go to another member than this one, which has failed. Does nothing if
+    /// that is so already: the watch and the writer may notice the same failure.
+    pub(super) fn note_failure(&self, member: usize) {
+        let failures = self.failures.load(Relaxed);
+        if failures % self.members.len() == member {
+            let _ = self.failures.compare_exchange(failures, failures + 1, Relaxed, Relaxed);
+        }
     }
 
     /// Has a transaction made. Sends it again, to one member after the other, until one answers or
@@ -220,7 +223,7 @@ impl Gateway {
                 Err(CallFailure::Final(error)) if !may_be_done => return Err(error),
                 Err(failure) => failure,
             };
-            self.note_failure();
+            self.note_failure(member);
             is_reached |= !matches!(failure, CallFailure::NotConnected(_));
             may_be_done |= !is_read && matches!(failure, CallFailure::MayBeDone(_));
             self.reasons()[member] = failure.reason();
@@ -266,19 +269,22 @@ impl Gateway {
     }
 
     /// Begins to watch what is put from one key to before another. The answer has a line of JSON
-    /// for each message, and ends after this time at the latest.
+    /// for each message, and ends after this time at the latest. `None` if there is no answer.
     pub(super) fn watch(
         &self,
         from: &str,
         to: &str,
         time: Duration,
     ) -> Option<BufReader<impl std::io::Read + use<>>> {
+        let member = self.member();
         let create = json!({"create_request": {
             "key": base64(from), "range_end": base64(to), "filters": ["NODELETE"]}});
-        let response = self
-            .send(self.member(), "watch", create.to_string().as_bytes(), STEP_TIME, time)
-            .ok()?;
-        (response.status() == 200).then(|| BufReader::new(response.into_body().into_reader()))
+        let response = self.send(member, "watch", create.to_string().as_bytes(), STEP_TIME, time);
+        let Some(response) = response.ok().filter(|response| response.status() == 200) else {
+            self.note_failure(member);
+            return None;
+        };
+        Some(BufReader::new(response.into_body().into_reader()))
     }
 
     fn send(
@@ -290,7 +296,7 @@ impl Gateway {
         content_time: Duration,
     ) -> Result<Response<Body>, Error> {
         let post = self.agent.post(format!("http://{}/v3/{call}", self.members[member])).config();
-        let post = post.timeout_recv_response(Some(head_time));
+        let post = post.timeout_connect(Some(head_time)).timeout_recv_response(Some(head_time));
         post.timeout_recv_body(Some(content_time)).build().send(request)
     }
 
@@ -322,6 +328,10 @@ fn classify(error: Error) -> CallFailure {
             CallFailure::NotConnected("does not answer in time".to_owned())
         }
         Error::ConnectionFailed => CallFailure::NotConnected("cannot be reached".to_owned()),
+        // What Rust's standard library makes of getaddrinfo(3).
+        Error::Io(error) if error.to_string().starts_with("failed to lookup address") => {
+            CallFailure::NotConnected("is not known by its name".to_owned())
+        }
         Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
             CallFailure::NotConnected("refuses the connection".to_owned())
         }
@@ -353,5 +363,23 @@ fn refusal(content: &[u8]) -> CallFailure {
         // CANCELLED, UNKNOWN, DEADLINE_EXCEEDED, INTERNAL, UNAVAILABLE: it may have been done.
         1 | 2 | 4 | 13 | 14 => CallFailure::MayBeDone(format!("answers {error:?}")),
         _ => CallFailure::Final(EtcdError::Refused(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn only_what_was_sent_may_be_done() {
+        let looked_up = io::Error::other("failed to lookup address information: not known");
+        for error in [looked_up, io::ErrorKind::ConnectionRefused.into()] {
+            let failure = classify(Error::Io(error));
+            assert!(matches!(failure, CallFailure::NotConnected(_)), "{}", failure.reason());
+        }
+        let failure = classify(Error::Io(io::ErrorKind::ConnectionReset.into()));
+        assert!(matches!(failure, CallFailure::MayBeDone(_)), "{}", failure.reason());
     }
 }

@@ -42,7 +42,11 @@ impl Position {
             let (number, list) = read_snapshot(&keys.list(), &snapshot.value)?;
             let mut found = read(get_range(&keys.entry(number), &keys.log_end(), PAGE))?;
             let first = keys.entry(number);
-            if let Some(entry) = found.first().filter(|entry| entry.key == first.as_bytes()) {
+            // Both were put by one transaction.
+            let is_pair = |entry: &&KeyValue| {
+                entry.key == first.as_bytes() && entry.mod_revision == snapshot.mod_revision
+            };
+            if let Some(entry) = found.first().filter(is_pair) {
                 let revision = entry.mod_revision;
                 let mut position = Self { list, number, revision, snapshot: number, bytes: 0 };
                 loop {

@@ -85,16 +85,13 @@ impl LogWatch {
         loop {
             let begun = Instant::now();
             let (from, to) = (self.keys.entry(0), self.keys.log_end());
-            match self.gateway.watch(&from, &to, WATCH_TIME) {
-                Some(answer) => {
-                    // Ends with the time, or when the connection breaks.
-                    for line in answer.lines().map_while(Result::ok) {
-                        let Ok(Message { result }) = serde_json::from_str(&line) else { break };
-                        self.note(result);
-                        store.look();
-                    }
+            if let Some(answer) = self.gateway.watch(&from, &to, WATCH_TIME) {
+                // Ends with the time, or when the connection breaks.
+                for line in answer.lines().map_while(Result::ok) {
+                    let Ok(Message { result }) = serde_json::from_str(&line) else { break };
+                    self.note(result);
+                    store.look();
                 }
-                None => self.gateway.note_failure(),
             }
             if begun.elapsed() < WATCH_TIME {
                 sleep(PAUSE);
