@@ -66,7 +66,7 @@ use std::sync::mpsc::{self, Sender};
 use std::time::Instant;
 
 pub(crate) use change::{Action, Change, Outcome};
-pub(crate) use color::Color;
+pub(crate) use color::{Color, ColorJson};
 pub(crate) use color_list::{ColorList, Edit};
 use engine::Engine;
 pub(crate) use engine::StorageError;

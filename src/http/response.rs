@@ -38,6 +38,8 @@ pub(crate) enum Content {
     Own(Vec<u8>),
     /// Shared with the list or other responses; sent without a copy if it is long.
     Shared(Arc<Representation>),
+    /// Shared with the list, and short: copied when it is sent.
+    Short(Arc<[u8]>),
 }
 
 impl Content {
@@ -46,6 +48,14 @@ impl Content {
             Self::None => &[],
             Self::Own(bytes) => bytes,
             Self::Shared(representation) => representation.bytes(),
+            Self::Short(bytes) => bytes,
+        }
+    }
+
+    pub(crate) fn tag(&self) -> Tag {
+        match self {
+            Self::Shared(representation) => representation.tag(),
+            content => Tag::of(content.bytes()),
         }
     }
 }

@@ -105,7 +105,7 @@ impl Output {
         let Self { buffer, content, sent: _, reading: _ } = self;
         let own = match content {
             Content::Own(json) => json.capacity(),
-            Content::None | Content::Shared(_) => 0,
+            Content::None | Content::Shared(_) | Content::Short(_) => 0,
         };
         if buffer.is_empty() { 0 } else { buffer.capacity() + own }
     }

@@ -12,7 +12,7 @@ use crate::representation::Representation;
 use crate::server::{Shared, change_listener};
 use crate::server_state::ServerState;
 use crate::service::Service;
-use crate::store::{Action, Change, Color, ColorList, Store};
+use crate::store::{Action, Change, Color, ColorJson, ColorList, Store};
 
 /// A worker without a thread, of a service with one color.
 fn worker(value: &str) -> Worker {
@@ -129,7 +129,8 @@ fn what_only_its_readers_have_takes_limited_memory() {
     // each version has two clients, and its own content in their outputs
     let read = |number: usize| {
         let red = shared.service.store.list.find("red").unwrap();
-        let content = [(); 2].map(|()| red.json.representation());
+        let ColorJson::Long(json) = red.json else { panic!("it is long") };
+        let content = [(); 2].map(|()| Arc::clone(&json));
         let second = Duration::from_secs(number as u64);
         let readings = [(); 2].map(|()| Reading::new(shared, &content[0], now + second));
         (content, readings)

@@ -3,7 +3,6 @@
 use std::fmt::Display;
 use std::fs;
 use std::iter;
-use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tiny_http::{Method, StatusCode};
@@ -14,7 +13,6 @@ use crate::follow_status::FollowStatus;
 use crate::http::{Content, METHODS, MediaType, Request, Response, rfc3339};
 use crate::logging;
 use crate::metrics::{BOUNDS, CLASSES, Closing, Counter, FIRST_BOUND, Histogram, StorageMetrics};
-use crate::representation::Representation;
 use crate::server_state::Phase;
 use crate::store::StorageStatus;
 
@@ -75,7 +73,7 @@ impl Service {
         // RFC 9110 §13.2.1: conditions count only where the response would be a success without
         // them.
         match fault {
-            None => read(request, Arc::new(Representation::new(text))),
+            None => read(request, Content::Own(text)),
             Some(_) => Response::new(StatusCode(503), Content::Own(text)),
         }
     }

@@ -13,8 +13,7 @@ use super::{Decision, RequestContext, Service, Subject, Thread, origin, page};
 use crate::http::{CommonFields, Content, MediaType, Request, Response};
 use crate::logging::excerpt;
 use crate::options::AccessLog;
-use crate::representation::Representation;
-use crate::store::{Action, Change, Color, JsonError, Outcome, StorageError, json};
+use crate::store::{Action, Change, Color, ColorJson, JsonError, Outcome, StorageError, json};
 
 /// What the log says of a change that leaves everything as it is.
 const UNCHANGED: &str = "unchanged";
@@ -55,8 +54,7 @@ impl Service {
             Operation::ReplaceAll => write(json::from_list(content).map(Action::ReplaceAll)),
             Operation::ReadOne(name) => match find(&name) {
                 Some(color) => {
-                    let json = color.json.representation();
-                    read_or_wait(request, json, || Subject::Color((*name).into()))
+                    read_or_wait(request, content_of(color), || Subject::Color((*name).into()))
                 }
                 None => Decision::Respond(no_such_color()),
             },
@@ -82,7 +80,9 @@ impl Service {
             }
             Operation::Health => Decision::Respond(self.health(request)),
             Operation::Metrics => Decision::Respond(self.metrics()),
-            Operation::OpenApi => Decision::Respond(read(request, Arc::clone(&self.openapi))),
+            Operation::OpenApi => {
+                Decision::Respond(read(request, Content::Shared(Arc::clone(&self.openapi))))
+            }
             Operation::Page => Decision::Respond(Response {
                 varies_by_accept: true,
                 ..page::respond(request, &self.page, MediaType::Html)
@@ -103,7 +103,7 @@ impl Service {
                 Thread::Worker => return Decision::AnswerOnPool,
             },
         };
-        read_or_wait(request, envelope, || Subject::List)
+        read_or_wait(request, Content::Shared(envelope), || Subject::List)
     }
 
     /// The change that a request asks for. Fails with 415 if the content has a coding, and with 400
@@ -167,8 +167,7 @@ impl Service {
         let detail =
             |text: &dyn Fn() -> String| Cow::Owned(if is_logged { text() } else { String::new() });
         let changed = |color: Color, log_detail| {
-            let response =
-                Response::new(StatusCode(200), Content::Shared(color.json.representation()));
+            let response = Response::new(StatusCode(200), content_of(color));
             Response { log_detail, is_change: true, ..response }
         };
         match outcome {
@@ -252,17 +251,24 @@ fn bad_request(error: impl Display) -> Response {
     Response::error(StatusCode(400), error.to_string())
 }
 
-/// The response to a GET or HEAD of a representation, by the conditions in the order of RFC 9110
+fn content_of(color: Color) -> Content {
+    match color.json {
+        ColorJson::Short(json) => Content::Short(json),
+        ColorJson::Long(json) => Content::Shared(json),
+    }
+}
+
+/// The response to a GET or HEAD of this content, by the conditions in the order of RFC 9110
 /// §13.2.2: 200, 304 or 412; 400 if they are malformed.
-pub(super) fn read(request: &Request, representation: Arc<Representation>) -> Response {
-    let tag = representation.tag();
+pub(super) fn read(request: &Request, content: Content) -> Response {
+    let tag = content.tag();
     let mut response = match request.fields().conditions.well_formed() {
         Err(malformed) => return bad_request(malformed),
         Ok(conditions) if !conditions.if_match_holds(|| tag) => return condition_failed(),
         Ok(conditions) if !conditions.if_none_match_holds(|| tag) => {
             Response::new(StatusCode(304), Content::None)
         }
-        Ok(_) => Response::new(StatusCode(200), Content::Shared(representation)),
+        Ok(_) => Response::new(StatusCode(200), content),
     };
     response.tag = Some(tag);
     response
@@ -271,10 +277,10 @@ pub(super) fn read(request: &Request, representation: Arc<Representation>) -> Re
 /// The answer to a read whose client may want to wait until the representation changes.
 fn read_or_wait(
     request: &Request,
-    representation: Arc<Representation>,
+    content: Content,
     subject: impl FnOnce() -> Subject,
 ) -> Decision {
-    let response = read(request, representation);
+    let response = read(request, content);
     match request.fields().prefer_wait {
         Some(seconds) if response.status == StatusCode(304) && request.is_short() => {
             Decision::WaitForChange(subject(), Response { applied_wait: Some(seconds), ..response })

@@ -58,14 +58,6 @@ impl ColorJson {
             Self::Long(json) => json.tag(),
         }
     }
-
-    /// What a response has. That of a short color is a copy.
-    pub(crate) fn representation(&self) -> Arc<Representation> {
-        match self {
-            Self::Short(json) => Arc::new(Representation::new(&**json)),
-            Self::Long(json) => Arc::clone(json),
-        }
-    }
 }
 
 impl PartialEq for ColorJson {
