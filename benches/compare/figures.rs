@@ -29,7 +29,7 @@ const RESULTS: [(&str, &str); 11] = [
         "long-list",
         "rates --colors-count 100000 --connections 32 --workloads read,update --only tiny-http,redis",
     ),
-    ("latency", "latency --seconds 5 --only tiny-http-64,axum,actix"),
+    ("latency", "latency --seconds 5 --only tiny-http,axum,actix"),
     ("writers", "writers --seconds 2 --colors-count 148"),
     ("isolation", "isolation --only axum,actix --colors-count 100000"),
     ("disk", "disk --seconds 2"),
@@ -58,7 +58,7 @@ const SHORT_ROWS: [&str; 9] = [
     "MiB",
     "stalled clients until others wait",
 ];
-const SHORT_SERVERS: [&str; 4] = ["colors", "tiny_http 64", "axum", "actix-web"];
+const SHORT_SERVERS: [&str; 4] = ["colors", "tiny_http", "axum", "actix-web"];
 
 /// Dark enough for white: blue, orange, brown, green, red, violet, gray.
 const COLORS: [RGBColor; 7] = [
