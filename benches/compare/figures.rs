@@ -24,12 +24,12 @@ use crate::waiting::SUMMARY_TITLE as WAITING;
 const RESULTS: [(&str, &str); 11] = [
     ("rates", "rates --connections 32 --seconds 5"),
     ("connections", "rates --connections 8,64,256 --workloads read"),
-    ("wrk", "wrk --seconds 5 --only axum,actix"),
+    ("wrk", "wrk --seconds 5 --workloads read --only axum,actix"),
     (
         "long-list",
         "rates --colors-count 100000 --connections 32 --workloads read,update --only tiny-http,redis",
     ),
-    ("latency", "latency --seconds 5 --only tiny-http,axum,actix"),
+    ("latency", "latency --seconds 5 --rates 1000,50000 --only tiny-http,axum,actix"),
     ("writers", "writers --seconds 2 --colors-count 148"),
     ("isolation", "isolation --only axum,actix --colors-count 100000"),
     ("disk", "disk --seconds 2"),

@@ -97,9 +97,10 @@ pub(crate) fn measure(
             );
             let requests = workload.requests(*kind, colors);
             let load = Load { requests: &requests, length: *length, connections, pace };
-            let run = load.run(server, Duration::from_secs(args.seconds.into()));
-            let run = run.with_context(|| kind.name())?;
             // The first one is to warm up.
+            let seconds = if round == 0 { 1 } else { args.seconds };
+            let run = load.run(server, Duration::from_secs(seconds.into()));
+            let run = run.with_context(|| kind.name())?;
             if round > 0 {
                 runs.push(run);
             }

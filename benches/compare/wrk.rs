@@ -21,7 +21,7 @@ pub(crate) fn print(args: &Args, programs: &Programs) -> Result<()> {
     let colors = colors(148);
     for &connections in args.connections(&[32]) {
         let mut summary = Summary::new();
-        for workload in [Workload::Read, Workload::List] {
+        for &workload in args.workloads.iter().filter(|workload| **workload != Workload::Update) {
             for threads in THREADS {
                 let mut contestants = start_all::<Run>(args.kinds(), programs, workload, &colors)?;
                 for round in 0..=args.rounds {
