@@ -1,5 +1,10 @@
 //! One connection: a state machine that receives, answers and sends, and never waits for its
 //! client. Touches no other connection.
+//!
+//! Here are the states, the table of events in each of them, their deadlines and their memory, and
+//! what happens in `State::Receiving`. What happens in `State::AwaitingAnswer` and
+//! `State::Watching` is in [`pending`], and in `State::Sending` and `State::Lingering` in
+//! [`sending`].
 
 mod pending;
 mod sending;

@@ -1,5 +1,5 @@
-//! Answers that come later: from the writer, from the pool, or when what a request names has
-//! changed or the wait for that is over (RFC 7240 §4.3).
+//! `State::AwaitingAnswer` and `State::Watching`: answers that come later, from the writer, from the
+//! pool, or when what a request names has changed or the wait for that is over (RFC 7240 §4.3).
 
 use std::io;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Responses of a connection: how they are appended to the output, refusals included, how the
-//! output is sent, and what follows when all is sent.
+//! `State::Sending` and `State::Lingering`: how responses are appended to the output, refusals
+//! included, how the output is sent, and what follows when all is sent.
 
 use std::io;
 use std::time::Instant;
