@@ -83,7 +83,7 @@ const FILES: &str = concat!(
 /// After a change of style or script, a test below tells the new hash.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'self' 'sha256-",
-    "a98PTIQs2gtPuwKWbTzUX51+/Zooh3oHCU8ntql+Ftk=",
+    "8mmyWkD1sGx3NVJH+dU7lt2AZSFzCXrMde1Tses1imM=",
     "'; style-src 'sha256-",
     "SxZSlg+9Vtxpm9hHFN3RV9h+KsCbI8SdxQs3RLCnIxE=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \

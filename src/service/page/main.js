@@ -129,7 +129,7 @@ async function attempt(action, mine) {
 	} catch ({message}) {
 		// asks at once whether it is back
 		if (message === AWAY) {
-			knowsMethods = false;
+			knowsMethods = isCurrent = false;
 			following.abort();
 		}
 		at.opened.open && mine === opened ? say(at.refusal, message) : tell(message);
