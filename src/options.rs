@@ -230,10 +230,16 @@ fn with_kind(arg: Arg) -> Arg {
     }
 }
 
+/// The options that protect the list.
+const PROTECTING: [&str; 3] = ["token_file", "private", "read_only"];
+
 /// Lets an option read its variable. An empty variable counts as not set: unit files and container
-/// tools set it to nothing to unset it.
+/// tools set it to nothing to unset it. That of an option that protects is a mistake: it may have
+/// been set from another one that is missing, and the list would be open to all.
 fn with_variable(arg: Arg) -> Arg {
-    let is_set = |name: &String| env::var_os(name).is_some_and(|value| !value.is_empty());
+    let protects = PROTECTING.contains(&arg.get_id().as_str());
+    let is_set =
+        |name: &String| env::var_os(name).is_some_and(|value| protects || !value.is_empty());
     match variable_of(&arg).filter(is_set) {
         Some(name) => arg.env(name),
         None => arg,

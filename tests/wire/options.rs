@@ -21,7 +21,7 @@ fn start(arguments: &[&str], variables: &[(&str, &str)]) -> Server {
 
 #[test]
 fn an_empty_variable_is_not_set_and_said_to_be() {
-    let names = ["COLORS_DATA", "COLORS_MAX_BODY", "COLORS_TOKEN_FILE"];
+    let names = ["COLORS_DATA", "COLORS_MAX_BODY", "COLORS_SEED"];
     let server = start(&[], &names.map(|name| (name, "")));
     server.ask("DELETE", "/colors/red", "").expect_status(200);
     let log = server.stop();
@@ -59,6 +59,16 @@ fn an_empty_option_is_not_blamed_on_its_variable() {
 }
 
 #[test]
+fn an_empty_variable_that_is_to_protect_never_starts() {
+    for name in ["COLORS_TOKEN_FILE", "COLORS_PRIVATE", "COLORS_READ_ONLY"] {
+        // Without the refusal, --check would succeed.
+        let (code, out, error) = run(&["--check"], &[(name, "")]);
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{name}: {error}");
+        assert!(error.contains(name), "{error}");
+    }
+}
+
+#[test]
 fn a_list_in_etcd_follows_nobody() {
     let arguments = ["--check", "--data", "etcd://a/b", "--follow", "http://127.0.0.1:1"];
     let (code, out, error) = run(&arguments, &[]);
@@ -81,8 +91,6 @@ fn private_without_tokens_never_starts() {
         check(&[&format!("--private={word}")], &[], "--private");
         check(&[&format!("--private={word}")], &[("COLORS_PRIVATE", "no")], "--private");
         check(&[], &[("COLORS_PRIVATE", word)], "COLORS_PRIVATE");
-        // An empty variable is not set.
-        check(&[], &[("COLORS_PRIVATE", word), ("COLORS_TOKEN_FILE", "")], "COLORS_PRIVATE");
     }
     check(&["--private"], &[], "--private");
     let (code, _, error) = run(&["--check", "--private=no"], &[("COLORS_PRIVATE", "1")]);
