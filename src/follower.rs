@@ -252,7 +252,7 @@ fn reason(error: Error) -> String {
             format!("its list is longer than {} MiB", LIST_BYTES_MAX / 1024 / 1024)
         }
         Error::Protocol(error) => {
-            // What is malformed is for who mends the other service.
+            // What is malformed is for those who maintain the other service.
             log::debug!("{error}");
             "its answer is malformed".to_owned()
         }
