@@ -224,8 +224,8 @@ fn a_writer_that_is_killed_is_noticed_and_followed_again_when_it_comes_back() {
         wait_for_list(follower, &writer);
         wait_until("/health says so", || status_of(follower) == (200, "ok".to_owned()));
     }
-    let log = followers[1].log();
-    assert!(log.contains(&format!("[INFO] {url} is followed again\n")), "{log}");
+    let back = format!("[INFO] {url} is followed again\n");
+    followers[1].log_when("the log says so", |log| log.contains(&back));
 }
 
 #[test]
