@@ -19,7 +19,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
-use self::pending::{Pending, Watching};
+use self::pending::Pending;
 use self::sending::{overloaded, timed_out};
 use super::access_log;
 use super::inbox::NewConnection;
@@ -66,7 +66,7 @@ enum State {
     /// is no deadline: until that answer comes, the request stays in memory, and has to be counted.
     AwaitingAnswer(Pending),
     /// A change of the list or the color that the request names (RFC 7240 §4.3).
-    Watching(Box<Watching>),
+    Watching(Pending),
     /// Room in the socket for more of the output.
     Sending { then: AfterSend, since: Instant },
     /// The client to close, after the last response. Up to about `left` more bytes are received and
@@ -223,13 +223,13 @@ impl Connection {
                 Ok(Transition(awaiting, Next::Epoll(EventFlags::empty())))
             }
 
-            (State::Watching(watching), Event::Socket) => {
-                self.receive_while_watching(watching, context)
+            (State::Watching(pending), Event::Socket) => {
+                self.receive_while_watching(pending, context)
             }
-            (State::Watching(watching), Event::Turn) => self.look_again(watching, context),
-            (State::Watching(watching), Event::Overdue) => self.end_watch(*watching, context),
-            (State::Watching(watching), Event::Evicted) => {
-                let transition = self.end_watch(*watching, context)?;
+            (State::Watching(pending), Event::Turn) => self.look_again(pending, context),
+            (State::Watching(pending), Event::Overdue) => self.end_watch(pending, context),
+            (State::Watching(pending), Event::Evicted) => {
+                let transition = self.end_watch(pending, context)?;
                 // A long answer is made or sent first. Then the connection closes, unless there is
                 // room again.
                 if let Transition(State::AwaitingAnswer(_) | State::Sending { .. }, _) = transition
@@ -330,8 +330,8 @@ impl Connection {
                 let time = if is_idle && is_stopping { time.min(STOPPING_IDLE) } else { time };
                 *since + time
             }
-            State::Watching(watching) if is_stopping => watching.since,
-            State::Watching(watching) => watching.end(),
+            State::Watching(pending) if is_stopping => pending.since,
+            State::Watching(pending) => pending.wait_end(),
             State::Sending { since, .. } => {
                 let reading = self.output.reading().and_then(Reading::deadline);
                 let progress = *since + options.request_timeout;
@@ -349,7 +349,7 @@ impl Connection {
     pub(super) fn stalled_since(&self) -> Option<Instant> {
         match &self.state {
             State::AwaitingAnswer(_) | State::Closed => None,
-            State::Watching(watching) => Some(watching.since),
+            State::Watching(pending) => Some(pending.since),
             State::Receiving { since }
             | State::Sending { since, .. }
             | State::Lingering { since, .. } => Some(*since),
@@ -454,7 +454,9 @@ impl Connection {
                         return self.begin_sending(then, since, context);
                     }
                 }
-                decision => return self.carry_out(Pending::new(request), decision, context),
+                decision => {
+                    return self.carry_out(Pending::new(request, context.now), decision, context);
+                }
             }
         }
         self.begin_sending(AfterSend::Resume, since, context)

@@ -293,7 +293,7 @@ fn a_change_before_the_wait_is_not_missed() {
     assert!(matches!(next, Decision::WaitForChange(..)), "the tag is current");
     pair.change_red("2");
     let begin = |connection: &mut Connection, context: &mut LoopContext<'_>| {
-        let begun = connection.carry_out(Pending::new(request), next, context);
+        let begun = connection.carry_out(Pending::new(request, context.now), next, context);
         let Transition(state, next) = begun.unwrap();
         connection.state = state;
         next

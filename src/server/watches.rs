@@ -44,7 +44,7 @@ enum Key {
     Color(u64),
 }
 
-/// The entry of one connection in [`Watches`]. Dropping this value removes the entry.
+/// The entry of one connection in [`Watches`], until it is dropped.
 pub(super) struct Watch {
     watches: Arc<Watches>,
     key: Key,

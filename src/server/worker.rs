@@ -250,11 +250,15 @@ impl Worker {
         }
     }
 
-    /// Puts connections into the run queue, each with this event, unless they are in it already.
+    /// Puts connections into the run queue, each with this event, unless they are in it already. A
+    /// connection with a watch that awaits mail asks the service again after that.
     fn queue_all(&mut self, ids: Vec<u64>, event: Event) {
         for id in ids {
-            if let Some(entry) = self.connections.get_mut(&id) {
-                enqueue(&mut self.run_queue, id, entry, event);
+            match self.connections.get_mut(&id) {
+                Some(entry) if !entry.connection.awaits_mail() => {
+                    enqueue(&mut self.run_queue, id, entry, event);
+                }
+                _ => {}
             }
         }
     }

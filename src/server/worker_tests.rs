@@ -11,7 +11,7 @@ use crate::options::Options;
 use crate::representation::Representation;
 use crate::server::{Shared, change_listener};
 use crate::server_state::ServerState;
-use crate::service::Service;
+use crate::service::{Service, Subject};
 use crate::store::{Action, Change, Color, ColorJson, ColorList, Store};
 
 /// A worker without a thread, of a service with one color.
@@ -212,6 +212,8 @@ fn a_connection_that_awaits_mail_is_never_in_the_run_queue() {
     add(&worker, socket);
     wake(&mut worker);
     worker.pool.join();
+    // as if the request had waited for a change before
+    let _watch = worker.handle.watches.add(&Subject::List, 1);
     // the client sends more, the list changes, and time passes
     client.write_all(head.as_bytes()).unwrap();
     worker.shared.service.state.set_phase(Phase::Stopping);

@@ -19,36 +19,27 @@ use crate::store::{Outcome, StorageError};
 /// A request that has no answer yet.
 pub(super) struct Pending {
     pub(super) request: Arc<Request>,
-    /// When the request began to wait for a change, if it has waited.
-    waited_since: Option<Instant>,
+    /// When the request became pending.
+    pub(super) since: Instant,
+    /// `None` unless the request has waited for a change.
+    watch: Option<Watch>,
     /// The writer has decided on its change, so its time counts in `WorkerCounters::durable`.
     by_writer: bool,
 }
 
 impl Pending {
-    pub(super) fn new(request: Request) -> Self {
-        Self { request: Arc::new(request), waited_since: None, by_writer: false }
-    }
-}
-
-/// A request that waits for a change.
-pub(super) struct Watching {
-    pub(super) request: Arc<Request>,
-    pub(super) since: Instant,
-    /// How long the request may wait since then.
-    time: Duration,
-    /// Dropped when the wait ends.
-    _watch: Watch,
-}
-
-impl Watching {
-    pub(super) fn end(&self) -> Instant {
-        self.since + self.time
+    pub(super) fn new(request: Request, now: Instant) -> Self {
+        Self { request: Arc::new(request), since: now, watch: None, by_writer: false }
     }
 
-    /// Ends the wait.
-    fn into_pending(self) -> Pending {
-        Pending { request: self.request, waited_since: Some(self.since), by_writer: false }
+    /// How long the request prefers to wait for a change.
+    fn wait_time(&self) -> Duration {
+        Duration::from_secs(self.request.fields().prefer_wait.unwrap_or(0).into())
+    }
+
+    /// When a wait for a change ends.
+    pub(super) fn wait_end(&self) -> Instant {
+        self.since + self.wait_time()
     }
 }
 
@@ -121,8 +112,8 @@ impl Connection {
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
         let request = &pending.request;
-        let response = match (pending.waited_since, request.fields().prefer_wait) {
-            (Some(since), Some(seconds)) => note_wait(response, seconds, context.now - since),
+        let response = match (&pending.watch, request.fields().prefer_wait) {
+            (Some(_), Some(seconds)) => note_wait(response, seconds, context.now - pending.since),
             _ => response,
         };
         let then = self.append_response(request, response, context);
@@ -137,37 +128,36 @@ impl Connection {
     /// prefers no wait, the client has sent more, earlier responses are unsent, or in a stop.
     fn begin_watch(
         &mut self,
-        pending: Pending,
+        mut pending: Pending,
         subject: &Subject,
         not_modified: Response,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
-        let seconds = pending.request.fields().prefer_wait.unwrap_or(0);
-        let holds = seconds > 0 && self.parser.is_idle() && context.phase != Phase::Stopping;
+        let holds = !pending.wait_time().is_zero()
+            && self.parser.is_idle()
+            && context.phase != Phase::Stopping;
         if !holds || self.output.flush(&self.socket)? != Sent::All {
             return self.respond_late(&pending, not_modified, context);
         }
-        let since = pending.waited_since.unwrap_or(context.now);
-        let watch = context.worker.watches.add(subject, context.id);
-        let time = Duration::from_secs(seconds.into());
-        let watching = Watching { request: pending.request, since, time, _watch: watch };
-        // A change may have come before the watch was added, so ask again (`Event::Turn`).
-        Ok(Transition(State::Watching(Box::new(watching)), Next::Queue))
+        pending.watch.get_or_insert_with(|| context.worker.watches.add(subject, context.id));
+        // A change may have come before the watch was added, or while the pool made an answer, so
+        // ask again (`Event::Turn`).
+        Ok(Transition(State::Watching(pending), Next::Queue))
     }
 
     /// Asks the service again, and goes on waiting if the answer is still 304.
     pub(super) fn look_again(
         &mut self,
-        watching: Box<Watching>,
+        pending: Pending,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
-        match self.ask_service(&watching.request, context) {
+        match self.ask_service(&pending.request, context) {
             Decision::WaitForChange(..) => {
-                Ok(Transition(State::Watching(watching), Next::Epoll(EventFlags::IN)))
+                Ok(Transition(State::Watching(pending), Next::Epoll(EventFlags::IN)))
             }
             decision => {
                 self.received_at = context.now;
-                self.carry_out(watching.into_pending(), decision, context)
+                self.carry_out(pending, decision, context)
             }
         }
     }
@@ -176,15 +166,15 @@ impl Connection {
     /// come for which the connection has not had its turn yet.
     pub(super) fn end_watch(
         &mut self,
-        watching: Watching,
+        pending: Pending,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
         self.received_at = context.now;
-        let decision = match self.ask_service(&watching.request, context) {
+        let decision = match self.ask_service(&pending.request, context) {
             Decision::WaitForChange(_, not_modified) => Decision::Respond(not_modified),
             decision => decision,
         };
-        self.carry_out(watching.into_pending(), decision, context)
+        self.carry_out(pending, decision, context)
     }
 
     /// Ends a wait if the client has sent another request, or sends nothing more: it may have
@@ -192,16 +182,16 @@ impl Connection {
     /// 304.
     pub(super) fn receive_while_watching(
         &mut self,
-        watching: Box<Watching>,
+        pending: Pending,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
         match receive(&self.socket, &mut context.scratch[..RECEIVE_BYTES])? {
             Some(received) => {
                 self.parser.append(received);
-                self.end_watch(*watching, context)
+                self.end_watch(pending, context)
             }
             // Nothing has arrived after all.
-            None => self.look_again(watching, context),
+            None => self.look_again(pending, context),
         }
     }
 }
