@@ -16,22 +16,19 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll::EventFlags;
-use rustix::io::Errno;
-use rustix::net::RecvFlags;
 
 use self::pending::Pending;
 use self::sending::{overloaded, timed_out};
 use super::access_log;
 use super::inbox::NewConnection;
 use super::limits::{Quota, Reading, counted_bytes};
-use super::loop_context::{LoopContext, catch_panic};
+use super::loop_context::LoopContext;
 use super::output::Output;
-use crate::http::{Parser, ProtocolError, Request};
+use crate::http::{Parser, ProtocolError};
 use crate::metrics::Closing;
 use crate::options::Options;
 use crate::server_state::Phase;
-use crate::service::{Decision, RequestContext, Thread};
-use crate::store::{Outcome, StorageError};
+use crate::service::Decision;
 
 /// Bytes received at a time, unless more bytes of a content are missing. A request of curl has 84.
 const RECEIVE_BYTES: usize = 4096;
@@ -69,7 +66,7 @@ enum State {
     Watching(Pending),
     /// Room in the socket for more of the output.
     Sending { then: AfterSend, since: Instant },
-    /// The client to close, after the last response. Up to about `left` more bytes are received and
+    /// The client to close, after the last response. Up to `left` more bytes are received and
     /// dropped. `received`: when the last of them came.
     Lingering { left: usize, since: Instant, received: Instant },
     /// Nothing: the connection is to be dropped.
@@ -161,37 +158,6 @@ impl Connection {
         let state = replace(&mut self.state, State::Closed);
         let transition = self.transition(event, state, context);
         self.enter_state(transition, context)
-    }
-
-    /// Goes on with the request whose answer another thread has made.
-    pub(super) fn handle_decision(
-        &mut self,
-        decision: Decision,
-        context: &mut LoopContext<'_>,
-    ) -> Next {
-        let Some(pending) = self.take_pending() else { return Next::Close };
-        let transition = self.carry_out(pending, decision, context);
-        self.enter_state(transition, context)
-    }
-
-    /// Goes on with the request on whose change the writer has decided.
-    pub(super) fn handle_outcome(
-        &mut self,
-        outcome: Result<Outcome, StorageError>,
-        context: &mut LoopContext<'_>,
-    ) -> Next {
-        let Some(pending) = self.take_pending() else { return Next::Close };
-        let transition = self.act_on_outcome(pending, outcome, context);
-        self.enter_state(transition, context)
-    }
-
-    /// The request that awaits an answer. `None` should not happen: only the answer ends
-    /// [`State::AwaitingAnswer`].
-    fn take_pending(&mut self) -> Option<Pending> {
-        match replace(&mut self.state, State::Closed) {
-            State::AwaitingAnswer(pending) => Some(pending),
-            _ => None,
-        }
     }
 
     /// What each event means in each state. Answers and outcomes of other threads come by
@@ -385,8 +351,8 @@ impl Connection {
     ) -> io::Result<Transition> {
         self.received_at = context.now;
         let was_idle = self.parser.is_idle();
-        let length = self.parser.missing().clamp(RECEIVE_BYTES, context.scratch.len());
-        match receive(&self.socket, &mut context.scratch[..length])? {
+        let length = self.parser.missing().max(RECEIVE_BYTES);
+        match context.receive(&self.socket, length)? {
             Some([]) if was_idle => Ok(Transition::close()),
             Some([]) => self.refuse_malformed(ProtocolError::UNEXPECTED_EOF, context),
             Some(received) => {
@@ -441,7 +407,7 @@ impl Connection {
                     Ok(_) => self.refuse_for_memory(Some(&request), context),
                 };
             }
-            match self.ask_service(&request, context) {
+            match context.decide(&request, checks_host) {
                 // As if the content were still on its way: the client sees the same in both cases.
                 Decision::Refuse(refusal) if request.has_content => {
                     context.answered += 1;
@@ -460,22 +426,6 @@ impl Connection {
             }
         }
         self.begin_sending(AfterSend::Resume, since, context)
-    }
-
-    fn ask_service(&self, request: &Request, context: &LoopContext<'_>) -> Decision {
-        let request_context =
-            RequestContext { checks_host: self.checks_host, thread: Thread::Worker };
-        catch_panic(|| context.shared.service.decide(request, request_context))
-    }
-}
-
-/// Receives as many bytes as are there, up to the length of the buffer. Returns an empty slice at
-/// the end of what the client sends, and `None` if nothing has arrived yet.
-fn receive<'a>(socket: &OwnedFd, buffer: &'a mut [u8]) -> io::Result<Option<&'a [u8]>> {
-    match rustix::net::recv(socket, &mut *buffer, RecvFlags::DONTWAIT) {
-        Ok((_, received)) => Ok(Some(&buffer[..received])),
-        Err(Errno::AGAIN | Errno::INTR) => Ok(None),
-        Err(error) => Err(error.into()),
     }
 }
 

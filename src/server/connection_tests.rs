@@ -289,7 +289,7 @@ fn a_change_before_the_wait_is_not_missed() {
     let mut parser = Parser::default();
     parser.append(text.as_bytes());
     let request = parser.next_request(0).unwrap().unwrap();
-    let next = pair.with_context(|connection, context| connection.ask_service(&request, context));
+    let next = pair.with_context(|_, context| context.decide(&request, false));
     assert!(matches!(next, Decision::WaitForChange(..)), "the tag is current");
     pair.change_red("2");
     let begin = |connection: &mut Connection, context: &mut LoopContext<'_>| {

@@ -1,18 +1,23 @@
-//! What a worker gives to the connection that it serves, and how that connection uses the pool.
+//! What a worker gives to the connection that it serves: the receive buffer, the service, and the
+//! pool.
 
+use std::io;
+use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
 use threadpool::ThreadPool;
 use tiny_http::StatusCode;
 
 use super::inbox::Mail;
 use super::{Shared, WorkerHandle};
-use crate::http::Response;
+use crate::http::{Request, Response};
 use crate::metrics::WorkerCounters;
 use crate::server_state::Phase;
-use crate::service::{Decision, Service};
+use crate::service::{Decision, RequestContext, Service, Thread};
 use crate::store::Change;
 
 /// What a connection needs of its worker in one pass of the event loop.
@@ -29,7 +34,7 @@ pub(super) struct LoopContext<'a> {
     /// The value of Date in responses of this pass.
     pub(super) date: &'a str,
     /// The receive buffer of all connections.
-    pub(super) scratch: &'a mut [u8],
+    scratch: &'a mut [u8],
     /// Requests that this pass has answered without another thread.
     pub(super) answered: u64,
     /// Changes for the writer, by the id of the connection. They are submitted together at the end
@@ -64,6 +69,24 @@ impl<'a> LoopContext<'a> {
     /// The worker's counters.
     pub(super) fn counters(&self) -> &'a WorkerCounters {
         &self.shared.service.metrics.workers[self.worker.number]
+    }
+
+    /// Receives as many bytes as are there, up to this many and to the length of the buffer.
+    /// Returns an empty slice at the end of what the client sends, and `None` if nothing has
+    /// arrived yet.
+    pub(super) fn receive(&mut self, socket: &OwnedFd, most: usize) -> io::Result<Option<&[u8]>> {
+        let most = most.min(self.scratch.len());
+        match rustix::net::recv(socket, &mut self.scratch[..most], RecvFlags::DONTWAIT) {
+            Ok((_, received)) => Ok(Some(&self.scratch[..received])),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Asks the service what to do next with a request.
+    pub(super) fn decide(&self, request: &Request, checks_host: bool) -> Decision {
+        let context = RequestContext { checks_host, thread: Thread::Worker };
+        catch_panic(|| self.shared.service.decide(request, context))
     }
 
     /// Has the pool make an answer that takes long, and post it as [`Mail::FromPool`].

@@ -2,12 +2,13 @@
 //! pool, or when what a request names has changed or the wait for that is over (RFC 7240 §4.3).
 
 use std::io;
+use std::mem::replace;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll::EventFlags;
 
-use super::{Connection, Next, RECEIVE_BYTES, State, Transition, receive};
+use super::{Connection, Next, RECEIVE_BYTES, State, Transition};
 use crate::http::{Request, Response};
 use crate::server::loop_context::{LoopContext, catch_panic};
 use crate::server::output::Sent;
@@ -44,6 +45,37 @@ impl Pending {
 }
 
 impl Connection {
+    /// Goes on with the request whose answer another thread has made.
+    pub(in crate::server) fn handle_decision(
+        &mut self,
+        decision: Decision,
+        context: &mut LoopContext<'_>,
+    ) -> Next {
+        let Some(pending) = self.take_pending() else { return Next::Close };
+        let transition = self.carry_out(pending, decision, context);
+        self.enter_state(transition, context)
+    }
+
+    /// Goes on with the request on whose change the writer has decided.
+    pub(in crate::server) fn handle_outcome(
+        &mut self,
+        outcome: Result<Outcome, StorageError>,
+        context: &mut LoopContext<'_>,
+    ) -> Next {
+        let Some(pending) = self.take_pending() else { return Next::Close };
+        let transition = self.act_on_outcome(pending, outcome, context);
+        self.enter_state(transition, context)
+    }
+
+    /// The request that awaits an answer. `None` should not happen: only the answer ends
+    /// [`State::AwaitingAnswer`].
+    fn take_pending(&mut self) -> Option<Pending> {
+        match replace(&mut self.state, State::Closed) {
+            State::AwaitingAnswer(pending) => Some(pending),
+            _ => None,
+        }
+    }
+
     /// Goes on with a request whose answer comes later, or has come later.
     pub(super) fn carry_out(
         &mut self,
@@ -78,7 +110,7 @@ impl Connection {
     }
 
     /// Goes on with the outcome of the request's change.
-    pub(super) fn act_on_outcome(
+    fn act_on_outcome(
         &mut self,
         mut pending: Pending,
         outcome: Result<Outcome, StorageError>,
@@ -151,7 +183,7 @@ impl Connection {
         pending: Pending,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
-        match self.ask_service(&pending.request, context) {
+        match context.decide(&pending.request, self.checks_host) {
             Decision::WaitForChange(..) => {
                 Ok(Transition(State::Watching(pending), Next::Epoll(EventFlags::IN)))
             }
@@ -170,7 +202,7 @@ impl Connection {
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
         self.received_at = context.now;
-        let decision = match self.ask_service(&pending.request, context) {
+        let decision = match context.decide(&pending.request, self.checks_host) {
             Decision::WaitForChange(_, not_modified) => Decision::Respond(not_modified),
             decision => decision,
         };
@@ -185,7 +217,7 @@ impl Connection {
         pending: Pending,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
-        match receive(&self.socket, &mut context.scratch[..RECEIVE_BYTES])? {
+        match context.receive(&self.socket, RECEIVE_BYTES)? {
             Some(received) => {
                 self.parser.append(received);
                 self.end_watch(pending, context)

@@ -8,7 +8,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::net::Shutdown;
 use tiny_http::{Method, StatusCode};
 
-use super::{AfterSend, Connection, Next, State, Transition, receive};
+use super::{AfterSend, Connection, Next, State, Transition};
 use crate::http::{Parser, ProtocolError, Request, Response};
 use crate::metrics::Closing;
 use crate::server::access_log;
@@ -96,7 +96,7 @@ impl Connection {
         &mut self,
         then: AfterSend,
         since: Instant,
-        context: &LoopContext<'_>,
+        context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
         if self.output.is_long() {
             // A long content is sent from the run queue, after all that is short.
@@ -115,7 +115,7 @@ impl Connection {
         then: AfterSend,
         since: Instant,
         overdue: Option<Closing>,
-        context: &LoopContext<'_>,
+        context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
         let sent = self.output.flush(&self.socket)?;
         let since = match overdue {
@@ -134,7 +134,7 @@ impl Connection {
         sent: Sent,
         then: AfterSend,
         since: Instant,
-        context: &LoopContext<'_>,
+        context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
         if sent != Sent::All {
             // What the client has not read takes memory until then.
@@ -157,9 +157,7 @@ impl Connection {
             AfterSend::Close | AfterSend::Linger => {}
         }
         let is_done = then == AfterSend::Close && self.parser.is_idle();
-        if is_done
-            && receive(&self.socket, &mut [0; 1024])?.is_none_or(|received| received.is_empty())
-        {
+        if is_done && context.receive(&self.socket, 1)?.is_none_or(|received| received.is_empty()) {
             return Ok(Transition::close());
         }
         rustix::net::shutdown(&self.socket, Shutdown::Write)?;
@@ -174,7 +172,8 @@ impl Connection {
         since: Instant,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
-        let dropped = receive(&self.socket, context.scratch)?.map(|received| received.len());
+        let received = context.receive(&self.socket, left)?;
+        let dropped = received.map(|received| received.len());
         let left = left.saturating_sub(dropped.unwrap_or(0));
         let next = match dropped {
             Some(0) => return Ok(Transition::close()),
