@@ -9,7 +9,6 @@ mod protocol_error;
 mod request;
 mod response;
 mod syntax;
-mod via;
 
 pub(crate) use date::{Date, rfc3339};
 pub(crate) use parser::Parser;
@@ -19,6 +18,6 @@ pub(crate) use request::RequestFields;
 pub(crate) use request::{Credentials, METHODS, Request, is_safe};
 pub(crate) use response::{Challenge, CommonFields, Content, MediaType, Response};
 pub(crate) use syntax::{
-    Host, has_valid_escapes, host_has_name, host_name, is_token, split_absolute_form,
+    Host, has_valid_escapes, host_has_name, host_name, is_token, service_ids, split_absolute_form,
+    via_value,
 };
-pub(crate) use via::{service_ids, via_value};

@@ -26,7 +26,7 @@
 //!   - `output`: what a connection has to send
 //!   - `access_log`: what the log says about a response
 //! - `service`: the contract, a request in and a response out
-//!   - `service`: what requests are answered from, and what their answers are
+//!   - `service`: what requests are answered from, what their answers are, and the server's state
 //!   - `admission`: what the head of a request decides
 //!   - `respond`: the operations, and their responses
 //!   - `monitoring`: `/health`, and `/metrics` in the text that Prometheus reads
@@ -39,7 +39,6 @@
 //!   - `options`: options, from the command line and the environment
 //!   - `options/values`: the forms of their values
 //!   - `follow_status`: the service whose list this one has, and how it answers
-//!   - `server_state`: the phase of the server, and how many connections there are
 //! - `store`: the list, in memory and on disk
 //!   - `store`: the list, and where it is kept
 //!   - `list`: one mutex around the current version
@@ -73,11 +72,10 @@
 //!   - `protocol_error`: the refusals of what is no request, and the limits of a head
 //!   - `head`: the request line and the fields
 //!   - `chunked`: content in chunks
-//!   - `syntax`: pieces of the grammar, and the value of Host
+//!   - `syntax`: pieces of the grammar, and the values of Host and Via
 //!   - `request`: a request as a value
 //!   - `response`: a response as a value, and its head as bytes
 //!   - `date`: times as text
-//!   - `via`: the field by which services that follow one another recognize a loop
 //! - what all of them may use
 //!   - `file_id`: which file is which
 //!   - `representation`: bytes with a tag that many share
@@ -149,7 +147,6 @@ mod pool;
 mod random;
 mod representation;
 mod server;
-mod server_state;
 mod service;
 mod service_manager;
 mod signals;
@@ -166,8 +163,7 @@ use crate::follower::Follower;
 use crate::load::Opened;
 use crate::options::{DataPlace, Endpoint, Options};
 use crate::server::{AcceptLoop, Listener, Shared, WorkerHandle};
-use crate::server_state::ServerState;
-use crate::service::{LoadedTokens, Service, Tokens};
+use crate::service::{LoadedTokens, ServerState, Service, Tokens};
 use crate::signals::Signals;
 
 /// How long after the signal the process stops waiting for the storage to be closed. A start

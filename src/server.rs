@@ -119,8 +119,7 @@ pub(crate) use limits::{
 pub(crate) use listen::{Listener, check_endpoint, inherited, listen};
 use watches::Watches;
 
-use crate::server_state::ServerState;
-use crate::service::Service;
+use crate::service::{ServerState, Service};
 use crate::store::ChangeListener;
 
 /// What the accept loop and all workers share.

@@ -16,8 +16,7 @@ use super::limits::Quota;
 use super::loop_context::LoopContext;
 use super::{Shared, WorkerHandle};
 use crate::options::{AccessLog, BasePath, Options};
-use crate::server_state::ServerState;
-use crate::service::{Service, Tokens};
+use crate::service::{ServerState, Service, Tokens};
 use crate::store::{Store, json};
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -8,8 +8,7 @@ use tiny_http::Method;
 use super::chunked::ChunkedDecoder;
 use super::protocol_error::{FIELD_LINES_MAX, ProtocolError};
 use super::request::{Credentials, Request, RequestFields, is_safe};
-use super::syntax::{Host, parse_digits, split_absolute_form};
-use super::via::service_ids;
+use super::syntax::{Host, parse_digits, service_ids, split_absolute_form};
 use crate::conditions::Conditions;
 
 const REQUEST_LINE: ProtocolError = ProtocolError::malformed(

@@ -19,7 +19,7 @@ use super::worker::Worker;
 use super::{Shared, WorkerHandle};
 use crate::logging;
 use crate::pool;
-use crate::server_state::Phase;
+use crate::service::Phase;
 use crate::service_manager::{self, Watchdog};
 use crate::signals::Signals;
 use crate::store::StorageStatus;

@@ -27,8 +27,7 @@ use super::output::Output;
 use crate::http::{Parser, ProtocolError};
 use crate::metrics::Closing;
 use crate::options::Options;
-use crate::server_state::Phase;
-use crate::service::Decision;
+use crate::service::{Decision, Phase};
 
 /// Bytes received at a time, unless more bytes of a content are missing. A request of curl has 84.
 const RECEIVE_BYTES: usize = 4096;

@@ -9,8 +9,7 @@ use threadpool::ThreadPool;
 use super::*;
 use crate::server::inbox::Mail;
 use crate::server::{Shared, WorkerHandle};
-use crate::server_state::ServerState;
-use crate::service::Service;
+use crate::service::{ServerState, Service};
 use crate::store::{Action, Change, Color, ColorList, Store};
 
 /// A connection and the other end of its socket.

@@ -16,8 +16,7 @@ use super::inbox::Mail;
 use super::{Shared, WorkerHandle};
 use crate::http::{Request, Response};
 use crate::metrics::WorkerCounters;
-use crate::server_state::Phase;
-use crate::service::{Decision, RequestContext, Service, Thread};
+use crate::service::{Decision, Phase, RequestContext, Service, Thread};
 use crate::store::Change;
 
 /// What a connection needs of its worker in one pass of the event loop.

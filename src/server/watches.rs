@@ -13,8 +13,7 @@ use std::mem::take;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::server_state::ServerState;
-use crate::service::Subject;
+use crate::service::{ServerState, Subject};
 use crate::store::Edit;
 
 /// The connections of one worker that wait for a change.

@@ -21,7 +21,7 @@ use super::{Shared, WorkerHandle};
 use crate::http::Date;
 use crate::logging;
 use crate::metrics::Closing;
-use crate::server_state::Phase;
+use crate::service::Phase;
 use crate::store::Deliver;
 
 /// Time between two looks at all deadlines, unless an event brings the next look forward. So a

@@ -10,8 +10,7 @@ use super::*;
 use crate::options::Options;
 use crate::representation::Representation;
 use crate::server::{Shared, change_listener};
-use crate::server_state::ServerState;
-use crate::service::{Service, Subject};
+use crate::service::{ServerState, Service, Subject};
 use crate::store::{Action, Change, Color, ColorJson, ColorList, Store};
 
 /// A worker without a thread, of a service with one color.

@@ -9,7 +9,7 @@ use tiny_http::{Method, StatusCode};
 
 use super::*;
 use crate::http::{Parser, Request, RequestFields};
-use crate::server_state::Phase;
+use crate::service::Phase;
 use crate::store::{Color, ColorList};
 
 impl Service {

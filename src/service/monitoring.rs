@@ -13,7 +13,7 @@ use crate::follow_status::FollowStatus;
 use crate::http::{Content, METHODS, MediaType, Request, Response, rfc3339};
 use crate::logging;
 use crate::metrics::{BOUNDS, CLASSES, Closing, Counter, FIRST_BOUND, Histogram, StorageMetrics};
-use crate::server_state::Phase;
+use crate::service::Phase;
 use crate::store::StorageStatus;
 
 /// The metric families, one per line: name, type and help.

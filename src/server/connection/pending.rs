@@ -13,8 +13,7 @@ use crate::http::{Request, Response};
 use crate::server::loop_context::{LoopContext, catch_panic};
 use crate::server::output::Sent;
 use crate::server::watches::Watch;
-use crate::server_state::Phase;
-use crate::service::{Decision, RequestContext, Subject, Thread};
+use crate::service::{Decision, Phase, RequestContext, Subject, Thread};
 use crate::store::{Outcome, StorageError};
 
 /// A request that has no answer yet.

@@ -14,7 +14,7 @@ use crate::metrics::Closing;
 use crate::server::access_log;
 use crate::server::loop_context::LoopContext;
 use crate::server::output::Sent;
-use crate::server_state::Phase;
+use crate::service::Phase;
 
 /// About how many bytes are received and dropped after the last response, at most: the longest
 /// content that `--max-body` allows. Clients, and proxies such as Apache, look for a response only
