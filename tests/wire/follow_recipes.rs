@@ -89,17 +89,6 @@ fn follower(language: &str, address: &str) -> Option<Follower> {
             command.arg(program("follow.mjs", "", ""));
             command
         }
-        "go" if is_installed("go") => {
-            let packages =
-                ["io", "net/http", "os", "time"].map(|name| format!("import \"{name}\"\n"));
-            let before = format!("package main\n{}func main() {{\n", packages.concat());
-            let file = program("follow.go", &before, "}\n");
-            let mut build = Command::new("go");
-            build.args(["build", "-o", &scratch.file("follow"), &file]);
-            let ended = run(build.env("GOCACHE", scratch.file("cache")));
-            assert_eq!(ended, (Some(0), String::new(), String::new()));
-            Command::new(scratch.file("follow"))
-        }
         "sh" if is_installed("jq") => shell("sh", &script),
         "busybox" if is_installed(language) => {
             // a host that has no other programs but curl
@@ -119,7 +108,7 @@ fn follower(language: &str, address: &str) -> Option<Follower> {
 }
 
 /// What follows a color, each by the name of its language or shell.
-const LANGUAGES: [&str; 5] = ["python", "js", "go", "sh", "busybox"];
+const LANGUAGES: [&str; 4] = ["python", "js", "sh", "busybox"];
 
 /// Checks each of them at the same time, since they pause.
 fn check_each(check: fn(&str)) {
