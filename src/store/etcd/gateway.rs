@@ -209,13 +209,28 @@ impl Gateway {
         let is_read =
             transaction.success.iter().all(|operation| operation.get("request_range").is_some());
         let request = serde_json::to_vec(transaction).expect("it is made of strings");
+        let read = json!({"compare": transaction.compare, "failure": transaction.failure});
+        let read = read.to_string();
         let mut may_be_done = false;
         let mut is_reached = false;
         for tries in 1.. {
             let left = deadline.saturating_duration_since(Instant::now());
             let time = STEP_TIME.min(left.max(STEP_TIME / 4));
             let member = self.member();
-            let failure = match self.post::<Answer>(member, "kv/txn", &request, time) {
+            let mut outcome = self.post::<Answer>(member, "kv/txn", &request, time);
+            if !is_read && matches!(outcome, Err(CallFailure::Final(EtcdError::NoSpace))) {
+                // etcd also answers this when a transaction makes its database reach the quota: then
+                // it has made the transaction. So this reads whether the comparisons still hold.
+                outcome = match self.post::<Answer>(member, "kv/txn", read.as_bytes(), time) {
+                    Ok(answer) if answer.succeeded => Err(CallFailure::Final(EtcdError::NoSpace)),
+                    Ok(answer) => {
+                        may_be_done = true;
+                        Ok(answer)
+                    }
+                    Err(failure) => Err(CallFailure::MayBeDone(failure.reason())),
+                };
+            }
+            let failure = match outcome {
                 Ok(answer) => {
                     self.reasons().iter_mut().for_each(String::clear);
                     return Ok(Answer { was_in_doubt: may_be_done, ..answer });
