@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::common::harness::{Scratch, is_installed, run, signal_child, wait_until, within};
+use crate::common::harness::{
+    Scratch, eventually, is_installed, run, signal_child, wait_until, within,
+};
 
 /// A running etcd; stopped when dropped.
 pub(crate) struct Etcd {
@@ -117,13 +119,13 @@ impl Etcd {
     pub(crate) fn leader(&self) -> usize {
         let is_leader = |number: &usize| {
             let endpoint = format!("--endpoints={}", self.members[*number].client);
-            let status = self.etcdctl(&[&endpoint, "endpoint", "status", "--write-out=fields"]);
+            let (_, status, _) = self.run(&[&endpoint, "endpoint", "status", "--write-out=fields"]);
             let field = |name: &str| {
                 status.lines().find_map(|line| line.strip_prefix(&format!("\"{name}\" : ")))
             };
             field("MemberID").is_some() && field("MemberID") == field("Leader")
         };
-        (0..self.members.len()).find(is_leader).expect("one of them leads")
+        eventually("a member leads", || (0..self.members.len()).find(is_leader))
     }
 
     /// What `--data` takes for a key: all members.
@@ -146,6 +148,7 @@ impl Etcd {
         if !arguments[0].starts_with("--endpoints") {
             command.arg(format!("--endpoints={}", self.members[0].client));
         }
+        command.args(["--dial-timeout=60s", "--command-timeout=60s"]);
         run(command.args(arguments).env("ETCDCTL_API", "3"))
     }
 }
