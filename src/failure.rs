@@ -3,9 +3,8 @@
 use std::fmt;
 use std::io::{self, ErrorKind};
 
+use crate::store::JsonError;
 use crate::store::json::Place;
-use crate::store::sqlite::DatabaseError;
-use crate::store::{JsonError, StorageError};
 
 /// Why the process cannot start or go on. The log gets this as one line, and the exit code is 1.
 pub(crate) enum Failure {
@@ -13,8 +12,8 @@ pub(crate) enum Failure {
     SeedUnreadable(String, io::Error),
     /// When the seed is not a list of colors in JSON.
     Malformed(String, JsonError),
-    /// When the list cannot be read from where it is kept, or made there.
-    Storage(String, StorageError),
+    /// When the list cannot be read from where it is kept, or made there. Has that place.
+    Storage(String, String),
     /// When a start needs the list of the service of `--follow`, which does not answer with one.
     CannotFollow(String, String),
     /// When the token file cannot be read, has a malformed line, or has no token.
@@ -43,10 +42,7 @@ impl fmt::Display for Failure {
                 Some(Place { line, column }) => write!(f, "{file}:{line}:{column}: {reason}"),
                 None => write!(f, "{file}: {reason}"),
             },
-            Self::Storage(file, error @ StorageError::Sqlite(DatabaseError::Busy)) => {
-                write!(f, "cannot use {file}: {error}, or name another file with --data")
-            }
-            Self::Storage(place, error) => write!(f, "cannot use {place}: {error}"),
+            Self::Storage(place, reason) => write!(f, "cannot use {place}: {reason}"),
             Self::CannotFollow(url, reason) => write!(
                 f,
                 "cannot follow {url}: {reason}; a start that has no copy of its list in --data \

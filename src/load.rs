@@ -148,7 +148,7 @@ fn list_in(place: &EtcdPlace) -> Result<Option<ColorList>, Failure> {
 }
 
 fn unusable_etcd(place: &EtcdPlace, error: EtcdError) -> Failure {
-    Failure::Storage(place.to_string(), error.into())
+    Failure::Storage(place.to_string(), error.to_string())
 }
 
 /// `--check`: describes the list that a start would have. Fails if the start would not get it,
@@ -202,7 +202,11 @@ fn stored(file: &Path) -> Result<ColorList, DatabaseError> {
 }
 
 fn unusable(file: &Path, error: DatabaseError) -> Failure {
-    Failure::Storage(file.display().to_string(), error.into())
+    let reason = match error {
+        DatabaseError::Busy => format!("{error}, or name another file with --data"),
+        error => error.to_string(),
+    };
+    Failure::Storage(file.display().to_string(), reason)
 }
 
 /// The list for a start that has none yet: that of the service that is followed, or else the seed.

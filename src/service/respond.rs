@@ -216,7 +216,7 @@ impl Service {
             }
             Err(error) => {
                 // The error itself is for the operator: the log and `/health` have it.
-                let cause = error.for_clients();
+                let cause = error.for_clients;
                 let message = format!(
                     "the change could not be saved: {cause}; /health and the log say what to do"
                 );

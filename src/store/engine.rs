@@ -8,8 +8,6 @@
 use std::fmt;
 use std::time::Instant;
 
-use super::etcd::EtcdError;
-use super::sqlite::DatabaseError;
 use super::{ColorList, Edit};
 
 /// Keeps the list. Used by one thread, the writer.
@@ -85,44 +83,31 @@ pub(crate) struct Newer {
 }
 
 /// Why the list cannot be read or saved. `Display` is for the operator, in the log and in
-/// `/health`; clients get [`StorageError::for_clients`].
+/// `/health`: it names the cause and mostly what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum StorageError {
-    Sqlite(DatabaseError),
-    Etcd(EtcdError),
-    /// When the service panicked in a save or a look, or when the writer has ended.
-    Panicked,
+pub(crate) struct StorageError {
+    pub(super) message: String,
+    /// What clients learn: a cause without details, and whether the change may be there after all.
+    pub(crate) for_clients: String,
+    /// The list that readers have may be out of date. Then nobody can say that a color is not there,
+    /// or that a change would change nothing.
+    pub(super) may_be_outdated: bool,
 }
 
 impl StorageError {
-    /// What clients learn: a cause without details, and whether the change may be there after all.
-    pub(crate) fn for_clients(&self) -> String {
-        match self {
-            Self::Sqlite(error) => error.for_clients().to_owned(),
-            Self::Etcd(error) => error.for_clients(),
-            Self::Panicked => "the service failed".to_owned(),
+    /// The service panicked in a save or a poll, or the writer has ended.
+    pub(super) fn panicked() -> Self {
+        Self {
+            message: "the service failed, its log says where".to_owned(),
+            for_clients: "the service failed".to_owned(),
+            // To decide the changes again could panic once more.
+            may_be_outdated: true,
         }
     }
 }
 
 impl fmt::Display for StorageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Sqlite(error) => error.fmt(f),
-            Self::Etcd(error) => error.fmt(f),
-            Self::Panicked => f.write_str("the service failed, its log says where"),
-        }
-    }
-}
-
-impl From<DatabaseError> for StorageError {
-    fn from(error: DatabaseError) -> Self {
-        Self::Sqlite(error)
-    }
-}
-
-impl From<EtcdError> for StorageError {
-    fn from(error: EtcdError) -> Self {
-        Self::Etcd(error)
+        f.write_str(&self.message)
     }
 }

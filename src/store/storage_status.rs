@@ -75,7 +75,8 @@ impl StorageStatus {
         run: impl FnOnce() -> Result<T, StorageError>,
     ) -> Result<T, StorageError> {
         self.restart_clock();
-        let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or(Err(StorageError::Panicked));
+        let result =
+            catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(StorageError::panicked()));
         let failure = result.as_ref().err();
         let before = {
             let mut progress = self.lock();

@@ -71,7 +71,7 @@ impl Writer {
         // `supervise` catches a panic in a save. After any other panic, no change would be saved
         // any more, and those who wait for an outcome would wait forever.
         if catch_unwind(AssertUnwindSafe(|| self.save_until_closed())).is_err() {
-            logging::end(Some(&StorageError::Panicked));
+            logging::end(Some(&StorageError::panicked()));
             exit(1);
         }
     }
@@ -156,9 +156,8 @@ impl Writer {
     }
 
     /// Saves changes in one commit, and returns their outcomes. If the changes take long, saves
-    /// only the first of them. If a save to FILE fails, all fail but those that change nothing in
-    /// the list that is known here. With etcd, all fail: what is known here may be old. If the save
-    /// panics, all fail.
+    /// only the first of them. If the save fails, so do all changes. The exception are those that
+    /// change nothing, unless the list here may be out of date.
     fn save(&mut self, changes: &[QueuedChange]) -> Vec<Result<Outcome, StorageError>> {
         let status = Arc::clone(&self.status);
         let saved = status.supervise(|| self.try_save(changes));
@@ -166,7 +165,7 @@ impl Writer {
         self.status.note_lasting(self.engine.fault());
         match saved {
             Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
-            Err(error @ StorageError::Sqlite(_)) => {
+            Err(error) if !error.may_be_outdated => {
                 let version = self.list.version();
                 let outcomes = changes.iter().map(|queued| match queued.change.decide(&version) {
                     (outcome, edits) if edits.is_empty() => Ok(outcome),
@@ -174,8 +173,6 @@ impl Writer {
                 });
                 outcomes.collect()
             }
-            // In etcd, another service may just have changed the list, so that a refusal would be
-            // wrong. After a panic, to decide the changes again could panic once more.
             Err(error) => vec![Err(error); changes.len()],
         }
     }

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-/// `Display` is for the operator, clients get [`EtcdError::for_clients`].
+use crate::store::StorageError;
+
+/// `Display` is for the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EtcdError {
     /// When no member does what it is asked in time. `may_be_there`: a member may have done it, or
@@ -53,8 +55,7 @@ impl Cause {
 }
 
 impl EtcdError {
-    /// What clients learn: a cause without details, and whether the change may be there after all.
-    pub(crate) fn for_clients(&self) -> String {
+    fn for_clients(&self) -> String {
         let text = match self {
             Self::Unavailable { cause, may_be_there: false } => cause.text(),
             Self::Unavailable { cause, .. } => {
@@ -69,6 +70,17 @@ impl EtcdError {
             }
         };
         text.to_owned()
+    }
+}
+
+impl From<EtcdError> for StorageError {
+    fn from(error: EtcdError) -> Self {
+        Self {
+            message: error.to_string(),
+            for_clients: error.for_clients(),
+            // Another service may just have changed the list.
+            may_be_outdated: true,
+        }
     }
 }
 

@@ -7,9 +7,10 @@ use std::{fmt, fs};
 
 use rusqlite::{ErrorCode, ffi};
 
+use crate::store::StorageError;
+
 /// Why a database cannot be opened, read or written. `Display` is for the operator, in the log and
-/// in `/health`: it names the cause and mostly what to do. Clients get
-/// [`DatabaseError::for_clients`].
+/// in `/health`: it names the cause and mostly what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DatabaseError {
     /// When another process holds a lock, or uses the database, for longer than the service waits.
@@ -74,8 +75,7 @@ impl DatabaseError {
         Self::Unusable(format!("cannot {operation} {}: {cause}", path.display()))
     }
 
-    /// What clients learn: a cause without details, and whether the change may be there after all.
-    pub(crate) fn for_clients(&self) -> &'static str {
+    fn for_clients(&self) -> &'static str {
         match self {
             Self::Busy => "another process has locked the database",
             Self::Full => "the disk is full",
@@ -133,6 +133,17 @@ impl fmt::Display for DatabaseError {
                 "the disk reported an error (code {code} of SQLite), or the file has reached a \
                  limit of its size"
             ),
+        }
+    }
+}
+
+impl From<DatabaseError> for StorageError {
+    fn from(error: DatabaseError) -> Self {
+        Self {
+            message: error.to_string(),
+            for_clients: error.for_clients().to_owned(),
+            // No other service uses FILE. What another program commits counts once it is read here.
+            may_be_outdated: false,
         }
     }
 }

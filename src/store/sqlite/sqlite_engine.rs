@@ -46,9 +46,12 @@ impl Engine for SqliteEngine {
             Err(DatabaseError::Busy) if save.begun.elapsed() + TRY_TIME < BUSY_TIME => {
                 // The failed try may have got the write lock, and failed on another lock.
                 self.database.roll_back();
-                match self.read_if_changed(known) {
-                    Err(StorageError::Sqlite(DatabaseError::Busy)) => Ok(Begun::Locked(None)),
-                    found => found.map(Begun::Locked),
+                match self.database.read_if_changed(known) {
+                    Err(DatabaseError::Busy) => Ok(Begun::Locked(None)),
+                    found => {
+                        let found = found?;
+                        Ok(Begun::Locked(self.newer(known, found)))
+                    }
                 }
             }
             found => {
