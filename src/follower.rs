@@ -6,8 +6,6 @@
 //! content, so equal lists have the same tag in both services. After a success, a request also asks
 //! the other service to wait until its list changes (RFC 7240 §4.3).
 
-mod transport;
-
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -16,8 +14,6 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use ureq::http::Response;
-use ureq::unversioned::resolver::DefaultResolver;
-use ureq::unversioned::transport::{Connector as _, TcpConnector};
 use ureq::{Agent, Body, Error};
 
 use crate::conditions::{Conditions, Tag};
@@ -26,6 +22,7 @@ use crate::follow_status::FollowStatus;
 use crate::load;
 use crate::logging::excerpt;
 use crate::options::Options;
+use crate::outbound;
 use crate::service::only_token;
 use crate::store::{Action, Change, ColorList, Store, json};
 
@@ -33,12 +30,13 @@ use crate::store::{Action, Change, ColorList, Store, json};
 /// that is noticed only when this time and [`ANSWER_TIME`] are over.
 const WAIT_TIME: Duration = Duration::from_secs(20);
 
-/// Longest time for each of these: to find the host, to connect, to send a request, and to get the
-/// head of the answer. If the request waits, [`WAIT_TIME`] is added to the last one.
+/// Longest time for each of these: to find the host, to connect, to send a request, to get the head
+/// of the answer, and to get each 64 KiB of its content, so that 170 kbit/s are enough. If the
+/// request waits, [`WAIT_TIME`] is added to the time for the head.
 const ANSWER_TIME: Duration = Duration::from_secs(3);
 
 /// Longest time for the content of an answer: a list of [`LIST_BYTES_MAX`] at 20 Mbit/s. Content
-/// that stalls is given up earlier (`transport`).
+/// that stalls is given up earlier.
 const CONTENT_TIME: Duration = Duration::from_secs(30);
 
 /// Longest list that is followed: 1,000,000 colors have about 50 MB.
@@ -72,23 +70,8 @@ impl Follower {
     /// `None` without `--follow`.
     pub(crate) fn new(options: &Options) -> Option<Self> {
         let base = options.follow.as_deref()?;
-        let config = Agent::config_builder()
-            // Ignores the variables of the environment for proxies.
-            .proxy(None)
-            .http_status_as_error(false)
-            // Follows no redirect: it is an answer without a list, like any other.
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .user_agent(concat!("colors/", env!("CARGO_PKG_VERSION")))
-            .accept("application/json")
-            .timeout_resolve(Some(ANSWER_TIME))
-            .timeout_connect(Some(ANSWER_TIME))
-            .timeout_send_request(Some(ANSWER_TIME))
-            .timeout_recv_body(Some(CONTENT_TIME))
-            .build();
-        let connector = TcpConnector::default().chain(transport::StallGuard);
         Some(Self {
-            agent: Agent::with_parts(config, connector, DefaultResolver::default()),
+            agent: outbound::agent(ANSWER_TIME, ANSWER_TIME),
             url: format!("{base}/colors"),
             token_file: options.follow_token_file.clone(),
             followed: Arc::new(FollowStatus::new(base)),
@@ -183,7 +166,8 @@ impl Follower {
     /// there is no list in the answer, or no answer.
     fn ask(&self, tag: Option<Tag>, wait: Duration) -> Result<Option<ColorList>, String> {
         let request = self.agent.get(&self.url).header("Via", self.followed.own_via());
-        let mut request = request.config().timeout_recv_response(Some(wait + ANSWER_TIME)).build();
+        let request = request.config().timeout_recv_response(Some(wait + ANSWER_TIME));
+        let mut request = request.timeout_recv_body(Some(CONTENT_TIME)).build();
         if let Some(tag) = tag {
             request = request.header("If-None-Match", tag.to_string());
         }
@@ -258,8 +242,8 @@ fn reason(error: Error) -> String {
         }
         // Leaves out the prefix that ureq puts before this error.
         Error::Io(error) => match error.to_string() {
-            // What Rust's standard library makes of getaddrinfo(3). For the sources, see `main`.
-            text if text.starts_with("failed to lookup address") => format!(
+            // For the sources, see `main`.
+            text if outbound::is_unknown_name(&error) => format!(
                 "{text}; names come from /etc/hosts and DNS alone: use the address of a host that \
                  has a name in .local"
             ),

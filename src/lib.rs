@@ -9,7 +9,6 @@
 //!   - `health_check`: asks another process whether all is well
 //!   - `load`: where the list comes from at the start
 //!   - `follower`: gets the list of another service, and submits it as a change
-//!   - `follower/transport`: its connections, on which content must not stall
 //!   - `failure`: why the process ends, in words that say what to do
 //! - `server`: sockets and threads
 //!   - `server`: what the accept loop and the workers share
@@ -47,7 +46,7 @@
 //!   - `json`: content and files that become colors
 //!   - `change`: what a change does to a version
 //!   - `difference`: the edits that lead from one list to another
-//!   - `writer`: group commit, and looks for what others have committed
+//!   - `writer`: group commit, and polls for what others have committed
 //!   - `engine`: what the writer needs of a storage engine
 //!   - `etcd`: the list in etcd: its keys and transactions, and which file is for what
 //!   - `etcd/etcd_engine`: commits, what they have missed, and snapshots
@@ -81,6 +80,7 @@
 //!   - `representation`: bytes with a tag that many share
 //!   - `conditions`: entity tags, and If-Match and If-None-Match on them
 //!   - `pool`: the threads, and their names
+//!   - `outbound`: requests to other servers, and their time-outs
 //!   - `random`: ids that no other process has
 //!   - `signals`: stop the service, or have tokens read again
 //!   - `service_manager`: what systemd is told, heartbeats for its watchdog included
@@ -143,6 +143,7 @@ mod load;
 mod logging;
 mod metrics;
 mod options;
+mod outbound;
 mod pool;
 mod random;
 mod representation;
