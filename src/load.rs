@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::failure::Failure;
 use crate::follower::Follower;
 use crate::options::{DataPlace, EtcdPlace, Options};
-use crate::store::etcd::{self, EtcdEngine, EtcdError, LogWatch};
+use crate::store::etcd::{EtcdEngine, EtcdError, EtcdKey, LogWatch};
 use crate::store::sqlite::{Database, DatabaseError, SqliteEngine};
 use crate::store::{ChangeListener, ColorList, Store, Writer, json, sqlite};
 
@@ -38,6 +38,7 @@ pub(crate) enum Source {
     },
     Etcd {
         place: EtcdPlace,
+        found: Box<EtcdKey>,
         /// As for [`Source::Database`].
         seed: Option<(ColorList, String)>,
         is_seed_given: bool,
@@ -80,9 +81,15 @@ pub(crate) fn load_source(
             return first_list(options, follower).map(|(list, name)| Source::InMemory(list, name));
         }
         Some(DataPlace::Etcd(place)) => {
-            let list = list_in(place)?;
-            let seed = list.is_none().then(|| first_list(options, follower)).transpose()?;
-            return Ok(Source::Etcd { place: place.clone(), seed, is_seed_given });
+            let found = read_etcd(place)?;
+            let is_absent = found.list().is_none();
+            let seed = is_absent.then(|| first_list(options, follower)).transpose()?;
+            return Ok(Source::Etcd {
+                place: place.clone(),
+                found: Box::new(found),
+                seed,
+                is_seed_given,
+            });
         }
         Some(DataPlace::File(file)) => file,
     };
@@ -119,11 +126,10 @@ pub(crate) fn open(source: Source, notify: ChangeListener) -> Result<Opened, Fai
             let (writer, path) = (Some(writer), Some(path));
             Ok(Opened { store, writer, watch: None, details, path })
         }
-        Source::Etcd { place, seed, is_seed_given } => {
+        Source::Etcd { place, found, seed, is_seed_given } => {
             let (colors, name) = seed.unzip();
-            let (engine, colors, is_new, watch) =
-                EtcdEngine::open(&place.members, &place.key, colors.as_ref())
-                    .map_err(|error| unusable_etcd(&place, error))?;
+            let (engine, colors, is_new, watch) = EtcdEngine::open(*found, colors.as_ref())
+                .map_err(|error| unusable_etcd(&place, error))?;
             let origin = origin(name.filter(|_| is_new), is_seed_given);
             let details = format!("{} kept in {place}, {origin}", count(colors.len()));
             let (store, writer) = Writer::new(Box::new(engine), colors, notify);
@@ -142,9 +148,8 @@ fn origin(seed: Option<String>, is_seed_given: bool) -> String {
     }
 }
 
-/// The list at a key in etcd; `None` if there is none.
-fn list_in(place: &EtcdPlace) -> Result<Option<ColorList>, Failure> {
-    etcd::read(&place.members, &place.key).map_err(|error| unusable_etcd(place, error))
+fn read_etcd(place: &EtcdPlace) -> Result<EtcdKey, Failure> {
+    EtcdKey::read(&place.members, &place.key).map_err(|error| unusable_etcd(place, error))
 }
 
 fn unusable_etcd(place: &EtcdPlace, error: EtcdError) -> Failure {
@@ -168,9 +173,8 @@ pub(crate) fn check_list(options: &Options) -> Result<String, Failure> {
         Source::Etcd { place, seed: Some((colors, seed)), .. } => {
             Ok(format!("{} from {seed}, for {place}", count(colors.len())))
         }
-        Source::Etcd { place, .. } => {
-            let colors = list_in(&place)?.unwrap_or_default();
-            Ok(format!("{} kept in {place}", count(colors.len())))
+        Source::Etcd { place, found, .. } => {
+            Ok(format!("{} kept in {place}", count(found.list().map_or(0, ColorList::len))))
         }
     }
 }
@@ -180,7 +184,8 @@ pub(crate) fn dump(place: &DataPlace) -> Result<(), Failure> {
     let colors = match place {
         DataPlace::File(file) => stored(file).map_err(|error| unusable(file, error))?,
         DataPlace::Etcd(place) => {
-            list_in(place)?.ok_or_else(|| unusable_etcd(place, EtcdError::Missing))?
+            let found = read_etcd(place)?;
+            found.list().cloned().ok_or_else(|| unusable_etcd(place, EtcdError::Missing))?
         }
     };
     io::stdout().write_all(colors.envelope().bytes()).map_err(Failure::Output)

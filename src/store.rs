@@ -20,34 +20,33 @@
 //!
 //! # Locks
 //!
-//! In this process: `SharedList::current` and `StorageStatus::current`, and those of the engine for
-//! etcd, none inside another, and each held for a moment. Under the first, a change of one color in
-//! a list in memory is decided and applied. The longest work under it is to hash names, and the
-//! JSON of a color of at most 16 KiB: the tag of a longer one is ready
-//! ([`Representation`](crate::representation::Representation)). The JSON and the tag of a list are
-//! made, and whole lists are freed, without these locks. `SharedList::latest` is held while an
-//! envelope is made, by the one thread that makes long ones. The locks on FILE, between processes,
-//! are listed in [`sqlite`].
+//! In this process: `SharedList::current` and `StorageStatus::current`. No thread has both, and each
+//! is held for a moment. Under the first, a change of one color in a list in memory is decided and
+//! applied. The longest work under it is to hash names, and the JSON of a color of at most 16 KiB:
+//! the tag of a longer one is ready ([`Representation`](crate::representation::Representation)).
+//! The JSON and the tag of a list are made, and whole lists are freed, without these locks.
+//! `SharedList::latest` is held while an envelope is made, by the one thread that makes long ones.
+//! The locks on FILE, between processes, are listed in [`sqlite`].
 //!
 //! # Deadlines
 //!
 //! | who | waits for | at most |
 //! |---|---|---|
 //! | the writer | SQLite's write lock | about 5 s; then the changes that wait for it fail (500) |
-//! | a change | etcd | about 5 s; then it fails (500) |
-//! | the writer | one member of etcd | 1 s for each step, 4 s for a long answer; then it asks another one |
+//! | a change | etcd | about 5 s; then it fails (500). Up to 4 s more if the members answer byte by byte |
+//! | the writer | one member of etcd | 1 s for each step, and for each 64 KiB; then it asks another one |
 //! | a change | those before it in its commit | 50 ms, and the rest of the one that is being made |
-//! | the writer | the next look for commits of others | 1 s |
+//! | the writer | the next poll for commits of others | 1 s |
 //! | a start | a predecessor that stops | 6 s |
-//! | a start | etcd | 6 s, and half a second to find the reason |
+//! | a start | etcd | 6 s, and as for a change to find the reason |
 //! | a start without a copy | the service that is followed | 6 s, and one more try |
 //! | a stop | the writer's last commit | 4.5 s from the signal |
 //!
 //! After a stop the process ends, whatever the writer does. The exception is a call to the disk
 //! that the kernel does not interrupt: it keeps the process until it returns.
 //!
-//! `/health` reports a save that takes longer than 5 s, until it ends. Of its wait for the lock,
-//! only the last try counts: [`StorageStatus`].
+//! `/health` reports a save that takes longer than 5 s, until it ends. A save that waits for the
+//! write lock tries again and again; the time begins anew with each try: [`StorageStatus`].
 
 mod change;
 mod color;
@@ -133,11 +132,11 @@ impl Store {
         }
     }
 
-    /// Has the writer look whether others have changed the list.
-    pub(crate) fn look(&self) {
+    /// Has the writer find out whether others have changed the list.
+    pub(crate) fn poll(&self) {
         if let Storage::Durable(writer, _) = &self.storage {
             // Fails if the writer has ended. Then the service ends.
-            let _ = writer.send(WriterMessage::Look);
+            let _ = writer.send(WriterMessage::Poll);
         }
     }
 

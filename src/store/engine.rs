@@ -2,8 +2,8 @@
 //! An engine knows nothing of the requests of clients, and nothing of other engines.
 //!
 //! A save is [`Engine::begin`], [`Engine::write`] for each change, [`Engine::commit`], and in any
-//! case [`Engine::roll_back`]. Others may change the list as well: what they have committed is a
-//! [`Newer`] list, which `begin` and [`Engine::read_if_changed`] return.
+//! case [`Engine::roll_back`]. Others may change the list as well: `begin` and [`Engine::poll`]
+//! return what they have committed, as a [`Refresh`].
 
 use std::fmt;
 use std::time::Instant;
@@ -12,11 +12,12 @@ use super::{ColorList, Edit};
 
 /// Keeps the list. Used by one thread, the writer.
 pub(crate) trait Engine: Send {
-    /// Begins a save. `known`: the list that readers have.
+    /// Begins a save. `known`: the list that readers have. The writer publishes each list that an
+    /// engine returns, and each that was committed.
     fn begin(&mut self, known: &ColorList, save: &Save) -> Result<Begun, StorageError>;
 
     /// Returns the list if others have changed it. Call it between saves.
-    fn read_if_changed(&mut self, known: &ColorList) -> Result<Option<Newer>, StorageError>;
+    fn poll(&mut self, known: &ColorList) -> Result<Option<Refresh>, StorageError>;
 
     /// Adds the edits of one change to the save, in which they follow those that have led to this
     /// list.
@@ -43,7 +44,7 @@ pub(crate) trait Engine: Send {
 
 /// What an engine has to know of a save.
 pub(crate) struct Save {
-    /// The last save or look failed, so a success has to prove that saving works.
+    /// The last save or poll failed, so a success has to prove that saving works.
     pub(crate) has_failed: bool,
     pub(crate) begun: Instant,
     /// When the first of its changes came; `None` without changes.
@@ -53,9 +54,9 @@ pub(crate) struct Save {
 /// What a call of [`Engine::begin`] has come to. Either has the list if others have changed it.
 pub(crate) enum Begun {
     /// The save has begun.
-    Ready(Option<Newer>),
+    Ready(Option<Refresh>),
     /// Another program keeps the storage locked. Call `begin` again: the engine ends the wait.
-    Locked(Option<Newer>),
+    Locked(Option<Refresh>),
 }
 
 /// Whether the edits of a change are part of the save.
@@ -70,14 +71,14 @@ pub(crate) enum Written {
 /// What came of a commit.
 pub(crate) enum Commit {
     Done,
-    /// Others were faster, and nothing was saved. Roll back and begin again: `begin` returns what
-    /// they have made of the list.
-    Outrun,
+    /// Others have changed the list since the save began, and nothing was saved. Roll back and begin
+    /// again: `begin` returns what they have made of the list.
+    Conflict,
 }
 
 /// A list that others have made, and the edits that lead to it from the one that readers have.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Newer {
+pub(crate) struct Refresh {
     pub(crate) list: ColorList,
     pub(crate) edits: Vec<Edit>,
 }

@@ -7,7 +7,7 @@
 //! | which list is at which position of the log? | `position` |
 //! | what do the values in etcd look like? | `format` |
 //! | how are other services' commits noticed at once? | `watch` |
-//! | how is a transaction asked of one member after the other? | `gateway` |
+//! | how is one member of etcd asked after the other? | `gateway` |
 //! | why can etcd not be used? | `error` |
 //!
 //! # Keys
@@ -50,5 +50,5 @@ mod position;
 mod watch;
 
 pub(crate) use error::EtcdError;
-pub(crate) use etcd_engine::{EtcdEngine, read};
+pub(crate) use etcd_engine::{EtcdEngine, EtcdKey};
 pub(crate) use watch::LogWatch;

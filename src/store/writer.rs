@@ -1,7 +1,7 @@
 //! The one thread that saves: group commit. It makes the queued changes on a clone of the current
 //! version, commits them together, publishes the clone, and reports the outcomes. Changes that
-//! arrive meanwhile wait for the next commit. Each save, and a second without messages, is an
-//! occasion to look for what others have committed.
+//! arrive meanwhile wait for the next commit. What others have committed is found by each save, and
+//! by a poll after a second without messages.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::exit;
@@ -9,16 +9,16 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use super::engine::{Begun, Commit, Newer, Save, Written};
+use super::engine::{Begun, Commit, Refresh, Save, Written};
 use super::{
     Change, ChangeListener, ColorList, Deliver, Engine, Outcome, SharedList, Storage, StorageError,
     StorageStatus, Store,
 };
 use crate::logging;
 
-/// How often the writer looks for commits of others while it has no changes. Readers may
-/// miss such a commit for about this long, and longer while FILE is busy.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the writer polls for commits of others while it has no changes. Readers may miss such
+/// a commit for about this long, and longer while the storage is busy.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// When the changes of one commit have taken longer than this to make, the others are left for the
 /// next commit, so that the outcomes of the first changes come soon.
@@ -29,7 +29,7 @@ pub(crate) enum WriterMessage {
     /// Changes, each with its id, what gets their outcomes, and when they came.
     Changes(Vec<(u64, Change)>, Arc<Deliver>, Instant),
     /// Others may have changed the list.
-    Look,
+    Poll,
     /// Save the changes that came before, and close the storage. The sender gets what
     /// [`Engine::close`] has returned.
     Close(Sender<Result<(), String>>),
@@ -82,9 +82,9 @@ impl Writer {
         while closed.is_none() || !unsaved.is_empty() {
             let mut first = None;
             if unsaved.is_empty() {
-                match self.messages.recv_timeout(LOOK_INTERVAL) {
+                match self.messages.recv_timeout(POLL_INTERVAL) {
                     Ok(message) => first = Some(message),
-                    Err(RecvTimeoutError::Timeout) => first = Some(WriterMessage::Look),
+                    Err(RecvTimeoutError::Timeout) => first = Some(WriterMessage::Poll),
                     Err(RecvTimeoutError::Disconnected) => break,
                 }
             }
@@ -96,12 +96,12 @@ impl Writer {
                             |(id, change)| QueuedChange { change, id, deliver: deliver(), came };
                         unsaved.extend(changes.into_iter().map(queued));
                     }
-                    WriterMessage::Look => {}
+                    WriterMessage::Poll => {}
                     WriterMessage::Close(sender) => closed = Some(sender),
                 }
             }
             if unsaved.is_empty() && closed.is_none() {
-                self.look_or_retry();
+                self.poll_or_retry();
             } else if !unsaved.is_empty() {
                 let outcomes = self.save(&unsaved);
                 let saved: Vec<_> = unsaved.drain(..outcomes.len()).collect();
@@ -117,9 +117,9 @@ impl Writer {
         let _ = closed.map(|closed| closed.send(result));
     }
 
-    /// Publishes what others have committed. If the last save or look failed, a save without
+    /// Publishes what others have committed. If the last save or poll failed, a save without
     /// changes does that, and finds out whether changes can be saved again.
-    fn look_or_retry(&mut self) {
+    fn poll_or_retry(&mut self) {
         if self.status.now().failure.is_some() {
             self.save(&[]);
             return;
@@ -127,7 +127,7 @@ impl Writer {
         let status = Arc::clone(&self.status);
         let known = self.list.version();
         // `supervise` reports a failure.
-        if let Ok(found) = status.supervise(|| self.engine.read_if_changed(&known)) {
+        if let Ok(found) = status.supervise(|| self.engine.poll(&known)) {
             self.publish(found);
         }
         self.status.note_lasting(self.engine.fault());
@@ -137,20 +137,20 @@ impl Writer {
     fn begin(&mut self, save: &Save) -> Result<(), StorageError> {
         loop {
             match self.engine.begin(&self.list.version(), save)? {
-                Begun::Ready(newer) => {
-                    self.publish(newer);
+                Begun::Ready(refresh) => {
+                    self.publish(refresh);
                     return Ok(());
                 }
-                Begun::Locked(newer) => {
-                    self.publish(newer);
+                Begun::Locked(refresh) => {
+                    self.publish(refresh);
                     self.status.restart_clock();
                 }
             }
         }
     }
 
-    fn publish(&self, newer: Option<Newer>) {
-        if let Some(Newer { list, edits }) = newer {
+    fn publish(&self, refresh: Option<Refresh>) {
+        if let Some(Refresh { list, edits }) = refresh {
             self.list.publish(list, &edits);
         }
     }
@@ -191,7 +191,7 @@ impl Writer {
         }
     }
 
-    /// The part of a save that is made again if others were faster: then returns `None`.
+    /// The part of a save that is made again after a conflict: then returns `None`.
     fn try_commit(
         &mut self,
         changes: &[QueuedChange],
@@ -216,7 +216,7 @@ impl Writer {
                 break;
             }
         }
-        if let Commit::Outrun = self.engine.commit(&version)? {
+        if let Commit::Conflict = self.engine.commit(&version)? {
             return Ok(None);
         }
         if !edits.is_empty() {

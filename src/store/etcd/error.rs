@@ -7,9 +7,9 @@ use crate::store::StorageError;
 /// `Display` is for the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EtcdError {
-    /// When no member does what it is asked in time. `may_be_there`: a member may have done it, or
-    /// may do it later, without an answer.
-    Unavailable { cause: Cause, may_be_there: bool },
+    /// When no member does what it is asked in time. `details`: what each member does, if that is
+    /// the cause. `may_be_there`: a member may have done it, or may do it later, without an answer.
+    Unavailable { cause: &'static str, details: String, may_be_there: bool },
     /// When the answer to a commit was lost, and the log has been cut since.
     OutcomeLost,
     /// When etcd's database has reached its quota
@@ -31,36 +31,13 @@ pub(crate) enum EtcdError {
     Malformed(String),
 }
 
-/// Why no member does what it is asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Cause {
-    NoLeader,
-    /// No connection can be made. Has what each member does.
-    Unreachable(String),
-    /// Has what each member does.
-    NoAnswer(String),
-    /// Other services were faster each time.
-    Contended,
-}
-
-impl Cause {
-    fn text(&self) -> &'static str {
-        match self {
-            Self::NoLeader => "etcd has no leader, since most of its members do not answer",
-            Self::Unreachable(_) => "etcd cannot be reached",
-            Self::NoAnswer(_) => "etcd does not answer",
-            Self::Contended => "other services change the list in etcd all the time",
-        }
-    }
-}
-
 impl EtcdError {
     fn for_clients(&self) -> String {
         let text = match self {
-            Self::Unavailable { cause, may_be_there: false } => cause.text(),
-            Self::Unavailable { cause, .. } => {
-                return format!("{}, and the change may be in the list", cause.text());
+            Self::Unavailable { cause, may_be_there: true, .. } => {
+                return format!("{cause}, and the change may be in the list");
             }
+            Self::Unavailable { cause, .. } => cause,
             Self::OutcomeLost => "etcd did not answer in time, and the change may be in the list",
             Self::NoSpace => "etcd has no room",
             Self::TooLong | Self::Refused(_) => "etcd refuses it",
@@ -87,10 +64,10 @@ impl From<EtcdError> for StorageError {
 impl fmt::Display for EtcdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unavailable { cause, may_be_there } => {
-                f.write_str(cause.text())?;
-                if let Cause::Unreachable(reason) | Cause::NoAnswer(reason) = cause {
-                    write!(f, ": {reason}")?;
+            Self::Unavailable { cause, details, may_be_there } => {
+                f.write_str(cause)?;
+                if !details.is_empty() {
+                    write!(f, ": {details}")?;
                 }
                 let doubt = "; the last change may be in the list";
                 f.write_str(if *may_be_there { doubt } else { "" })

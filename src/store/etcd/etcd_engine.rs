@@ -1,42 +1,47 @@
 //! KEY in etcd as a storage engine: commits, what they have missed, and snapshots.
 
 use std::mem::take;
+use std::sync::mpsc::Receiver;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::EtcdError;
-use super::error::Cause;
 use super::format::{
-    Keys, LogEntry, snapshot_bytes, snapshot_bytes_after, write_edits, write_entry, write_snapshot,
+    Keys, LogEntry, Purpose, snapshot_bytes, snapshot_bytes_after, write_edits, write_entry,
+    write_snapshot,
 };
-use super::gateway::{Gateway, KeyValue, Transaction, delete, get, get_range, has_revision, put};
-use super::position::{PAGE, Position};
-use super::watch::{LogWatch, News};
+use super::gateway::{
+    Gateway, KeyValue, Txn, WatchResponse, compare, delete_range, get, put, range,
+};
+use super::position::{Position, RANGE_KEYS_MAX};
+use super::watch::LogWatch;
 use crate::random;
-use crate::store::engine::{Begun, Commit, Engine, Newer, Save, StorageError, Written};
+use crate::store::engine::{Begun, Commit, Engine, Refresh, Save, StorageError, Written};
 use crate::store::{ColorList, Edit};
 
-/// How long a start goes on to ask for the list.
+/// How long a start goes on to ask for the list, and to make it.
 const START_TIME: Duration = Duration::from_secs(6);
 
-/// How long a save goes on to ask, from when the first of its changes came. To find the reason may
-/// take a quarter of a second more for each member.
+/// How long a save goes on to ask, from when the first of its changes came. The last request may
+/// begin when this time is almost over. Then it takes some 0.3 s more, and up to 2 s if the member
+/// answers byte by byte. To find the reason of a failure takes up to 0.25 s for each member, or
+/// twice that.
 const SAVE_TIME: Duration = Duration::from_millis(4300);
 
-/// How long a save goes on to ask at least. A save without changes only finds out whether etcd
-/// answers again; changes that come meanwhile wait for it.
-const RETRY_TIME: Duration = Duration::from_millis(500);
+/// How long a save goes on to ask at least, if its changes had to wait for another one.
+const LATE_SAVE_TIME: Duration = Duration::from_millis(500);
 
-/// How long a look for commits of others goes on to ask.
-const LOOK_TIME: Duration = Duration::from_secs(1);
+/// How long a poll goes on to ask, and a save without changes, which only finds out whether etcd
+/// answers again. Changes that come meanwhile wait for it.
+const POLL_TIME: Duration = Duration::from_secs(2);
 
-/// A look is not sent to etcd if etcd has answered within this time: then the watch tells what is
-/// new. Less than the time between two looks of an idle writer.
+/// If etcd has answered within this time, a poll asks only the watch. Less than the time between two
+/// polls of an idle writer.
 const ANSWERED_TIME: Duration = Duration::from_millis(900);
 
 /// Most bytes of a snapshot, and of the edits of one commit. etcd takes requests of 1.5 MiB
-/// (`--max-request-bytes`); the rest is for keys, and for the removals in a list that is replaced
-/// by edits.
+/// (`--max-request-bytes`). A list may be replaced by edits, which have the removals besides the
+/// colors; the rest is for keys.
 const LIST_BYTES_MAX: usize = 1_350_000;
 const EDITS_BYTES_MAX: usize = 1_500_000;
 
@@ -48,24 +53,25 @@ const ENTRIES_BYTES_MAX: usize = 1024 * 1024;
 /// The pause after a snapshot that etcd has refused.
 const SNAPSHOT_PAUSE: Duration = Duration::from_secs(10);
 
-/// If another service has committed within this time, the one that commits pauses after it for as
-/// long as its commit took, and up to twice as long at random. Otherwise who was first once would
-/// be first again and again, since the others first have to learn what they have missed.
+/// If another service has committed within this time, a service pauses after its own commit: for as
+/// long as that took, and up to twice as long, at random. Otherwise the service that was first once
+/// would be first again and again: the others have to read what they have missed before they can
+/// commit.
 const CONTENTION_TIME: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
 pub(crate) struct EtcdEngine {
     gateway: Gateway,
     keys: Keys,
-    news: News,
+    /// What the watch has received.
+    watched: Receiver<WatchResponse>,
     position: Position,
-    /// The version that was handed over last, and the edits from there to that of `position`.
-    handed: ColorList,
+    /// The edits that lead from the list that the writer has to that of `position`.
     edits: Vec<Edit>,
     /// The edits of this save.
     written: Vec<u8>,
-    /// A commit has failed. It may still be made by a member that was stopped, until there is
-    /// another entry in its place.
+    /// A commit has failed. A member that was stopped may still make it later, unless another entry
+    /// has taken its place by then.
     is_fence_due: bool,
     /// When etcd last answered.
     answered: Instant,
@@ -79,38 +85,52 @@ pub(crate) struct EtcdEngine {
     snapshot_failure: Option<(EtcdError, Instant)>,
 }
 
-/// Reads the list at a key; `None` if there is none.
-pub(crate) fn read(members: &[String], key: &str) -> Result<Option<ColorList>, EtcdError> {
-    let deadline = Instant::now() + START_TIME;
-    let found = Position::read(&Gateway::new(members), &Keys(key.to_owned()), deadline)?;
-    Ok(found.map(|position| position.list))
+/// What a start finds at a key.
+pub(crate) struct EtcdKey {
+    gateway: Gateway,
+    keys: Keys,
+    /// `None` if there is no list.
+    position: Option<Position>,
+    /// When the start gives up.
+    deadline: Instant,
+}
+
+impl EtcdKey {
+    pub(crate) fn read(members: &[String], key: &str) -> Result<Self, EtcdError> {
+        let deadline = Instant::now() + START_TIME;
+        let mut gateway = Gateway::new(members);
+        let keys = Keys(key.to_owned());
+        let position = Position::read(&mut gateway, &keys, deadline)?;
+        Ok(Self { gateway, keys, position, deadline })
+    }
+
+    /// The list; `None` if there is none.
+    pub(crate) fn list(&self) -> Option<&ColorList> {
+        self.position.as_ref().map(|position| &position.list)
+    }
 }
 
 impl EtcdEngine {
-    /// Opens the list at a key. Makes it of these colors if there is none. Returns also whether it
-    /// has made it, and what tells the engine of commits of other services.
+    /// Opens the list at a key. Makes it of the seed if there is none. Returns also whether it has
+    /// made it, and what watches for commits of other services.
     pub(crate) fn open(
-        members: &[String],
-        key: &str,
+        found: EtcdKey,
         seed: Option<&ColorList>,
     ) -> Result<(Self, ColorList, bool, LogWatch), EtcdError> {
-        let gateway = Gateway::new(members);
-        let keys = Keys(key.to_owned());
-        let deadline = Instant::now() + START_TIME;
+        let EtcdKey { mut gateway, keys, mut position, deadline } = found;
         let mut is_new = false;
         if let Some(seed) = seed {
-            is_new = create(&gateway, &keys, seed, deadline)?;
+            is_new = create(&mut gateway, &keys, seed, deadline)?;
+            position = Position::read(&mut gateway, &keys, deadline)?;
         }
-        let position = Position::read(&gateway, &keys, deadline)?.ok_or(EtcdError::Missing)?;
+        let position = position.ok_or(EtcdError::Missing)?;
         let list = position.list.clone();
-        let news = News::default();
-        let watch = LogWatch::new(gateway.clone(), keys.clone(), news.clone());
+        let (watch, watched) = LogWatch::new(&gateway, keys.clone());
         let engine = Self {
             gateway,
             keys,
-            news,
+            watched,
             position,
-            handed: list.clone(),
             edits: Vec::new(),
             written: Vec::new(),
             is_fence_due: false,
@@ -125,70 +145,69 @@ impl EtcdEngine {
 
     /// The transaction that does this if the position is still the last one, and else reads what is
     /// there from it on.
-    fn transaction(&self, success: Vec<serde_json::Value>) -> Transaction {
+    fn txn(&self, success: Vec<serde_json::Value>) -> Txn {
         let entry = self.keys.entry(self.position.number);
         let compare = vec![
-            has_revision(&entry, self.position.revision),
-            has_revision(&self.keys.entry(self.position.number + 1), 0),
+            compare(&entry, self.position.revision),
+            compare(&self.keys.entry(self.position.number + 1), 0),
         ];
-        let failure = vec![get_range(&entry, &self.keys.log_end(), PAGE)];
-        Transaction { compare, success, failure }
+        let failure = vec![range(&entry, &self.keys.log_end(), RANGE_KEYS_MAX)];
+        Txn { compare, success, failure }
     }
 
-    /// Puts the next entry, which leads to this list, perhaps with a snapshot. If others were
-    /// faster, takes what they have put.
+    /// Puts the next entry, which leads to this list. If others were faster, takes what they have
+    /// put.
     fn put(
         &mut self,
         list: &ColorList,
-        is_snapshot: bool,
+        purpose: Purpose,
         deadline: Instant,
     ) -> Result<Commit, EtcdError> {
         let before = &self.position;
         let number = before.number + 1;
         let key = self.keys.entry(number);
         let id = random::id();
-        let value = write_entry(&id, is_snapshot, &self.written);
+        let value = write_entry(&id, purpose, &self.written);
         let mut success = vec![put(&key, &value)];
-        if is_snapshot {
+        if purpose == Purpose::Snapshot {
             success.push(put(&self.keys.list(), &write_snapshot(number, list)));
-            success.push(delete(&self.keys.entry(0), &self.keys.entry(before.snapshot)));
+            success.push(delete_range(&self.keys.entry(0), &self.keys.entry(before.snapshot)));
         }
-        let asked = self.gateway.ask(&self.transaction(success), deadline);
-        self.is_fence_due = match &asked {
+        let response = self.gateway.txn(&self.txn(success), deadline);
+        self.is_fence_due = match &response {
             Err(EtcdError::TooLong | EtcdError::Refused(_)) => self.is_fence_due,
             Err(_) => true,
             Ok(_) => false,
         };
-        let answer = asked?;
+        let response = response.map_err(|error| match error {
+            // No change depends on what comes of it.
+            EtcdError::Unavailable { cause, details, .. } if purpose != Purpose::Commit => {
+                EtcdError::Unavailable { cause, details, may_be_there: false }
+            }
+            error => error,
+        })?;
         self.answered = Instant::now();
-        let was_in_doubt = answer.was_in_doubt;
-        let mut revision = answer.revision();
+        let was_in_doubt = response.was_in_doubt;
+        let mut revision = response.revision();
         let mut found = Vec::new();
-        if !answer.succeeded {
-            found = answer.into_found().unwrap_or_default();
+        if !response.succeeded {
+            found = response.into_kvs();
             let is_known = found.first().is_some_and(|first| before.is_at(&self.keys, first));
-            let own = |next: &&KeyValue| {
+            let is_own = |next: &&KeyValue| {
                 LogEntry::read(&key, &next.value).is_ok_and(|entry| entry.id == id)
             };
-            match found.get(1).filter(|_| is_known).filter(own) {
-                Some(own) => revision = own.mod_revision,
-                None => {
-                    let taken = self.take(found, deadline);
-                    if was_in_doubt && !is_known {
-                        return Err(EtcdError::OutcomeLost);
-                    }
-                    return taken.map(|()| Commit::Outrun);
+            let Some(own) = found.get(1).filter(|_| is_known).filter(is_own) else {
+                let taken = self.take(found, deadline);
+                if was_in_doubt && !is_known && purpose == Purpose::Commit {
+                    return Err(EtcdError::OutcomeLost);
                 }
-            }
+                return taken.map(|()| Commit::Conflict);
+            };
+            revision = own.mod_revision;
             found.remove(0);
         }
-        let (snapshot, bytes) =
-            if is_snapshot { (number, 0) } else { (before.snapshot, before.bytes + value.len()) };
-        if !list.is_same_version(&before.list) {
-            self.handed = list.clone();
-            self.edits.clear();
-        }
-        self.position = Position { list: list.clone(), number, revision, snapshot, bytes };
+        let is_snapshot = purpose == Purpose::Snapshot;
+        self.position.advance(list.clone(), revision, value.len(), is_snapshot);
         if found.len() > 1 {
             // This entry is in, whatever comes of those behind it: they come again.
             let _ = self.take(found, deadline);
@@ -196,96 +215,72 @@ impl EtcdEngine {
         Ok(Commit::Done)
     }
 
-    /// Puts an entry that changes nothing: a fence or a snapshot. No change depends on its outcome.
-    fn put_without_edits(
-        &mut self,
-        is_snapshot: bool,
-        deadline: Instant,
-    ) -> Result<Commit, EtcdError> {
-        match self.put(&self.position.list.clone(), is_snapshot, deadline) {
-            // The log has gone on, so that what is in doubt comes too late.
-            Err(EtcdError::OutcomeLost) => Ok(Commit::Outrun),
-            Err(EtcdError::Unavailable { cause, .. }) => {
-                Err(EtcdError::Unavailable { cause, may_be_there: false })
-            }
-            put => put,
-        }
-    }
-
-    /// Takes what was found from the position on. Reads all anew if that is not behind it.
+    /// Takes the entries of a range from the position on, and those behind the range. Reads all
+    /// anew if the range does not begin at the position.
     fn take(&mut self, mut found: Vec<KeyValue>, deadline: Instant) -> Result<(), EtcdError> {
         self.contended = Some(Instant::now());
         loop {
-            let is_last = found.len() < PAGE;
+            let is_last = found.len() < RANGE_KEYS_MAX;
             let Some(edits) = self.position.follow(&self.keys, found)? else {
-                let position = Position::read(&self.gateway, &self.keys, deadline)?;
+                let position = Position::read(&mut self.gateway, &self.keys, deadline)?;
                 self.position = position.ok_or(EtcdError::Missing)?;
-                // No edits lead there from what was handed over.
-                self.handed = ColorList::default();
+                self.edits = vec![Edit::ReplaceAll(self.position.list.clone())];
                 return Ok(());
             };
             self.edits.extend(edits);
             if is_last {
                 return Ok(());
             }
-            let answer = self.gateway.ask(&self.transaction(Vec::new()), deadline)?;
-            if answer.succeeded {
+            let response = self.gateway.txn(&self.txn(Vec::new()), deadline)?;
+            if response.succeeded {
                 return Ok(());
             }
-            found = answer.into_found().unwrap_or_default();
+            found = response.into_kvs();
         }
     }
 
-    /// Asks whether the position is the last one, and takes what there is behind it.
-    fn look(&mut self, deadline: Instant) -> Result<Commit, EtcdError> {
-        let answer = self.gateway.ask(&self.transaction(Vec::new()), deadline)?;
+    /// Asks etcd whether the position is the last one, and takes what there is behind it.
+    fn refresh(&mut self, deadline: Instant) -> Result<Commit, EtcdError> {
+        let response = self.gateway.txn(&self.txn(Vec::new()), deadline)?;
         self.answered = Instant::now();
-        if answer.succeeded {
+        if response.succeeded {
             return Ok(Commit::Done);
         }
-        self.take(answer.into_found().unwrap_or_default(), deadline)?;
-        Ok(Commit::Outrun)
+        self.take(response.into_kvs(), deadline)?;
+        Ok(Commit::Conflict)
     }
 
-    /// Applies what the watch has seen. Looks where that is not the next entry, and also after a
-    /// time without an answer if `may_be_idle`.
-    fn take_news(&mut self, may_be_idle: bool, deadline: Instant) -> Result<(), EtcdError> {
-        let (entries, mut is_look_due) = self.news.take();
-        for found in entries {
-            // The look finds them all. To apply one after a gap could mix two lists.
-            if is_look_due {
-                break;
+    /// Applies what the watch has received. Returns whether that may not be all: only a refresh
+    /// finds the rest then.
+    fn apply_events(&mut self) -> Result<bool, EtcdError> {
+        let messages: Vec<_> = self.watched.try_iter().collect();
+        for WatchResponse { created, events } in messages {
+            if created {
+                return Ok(true);
             }
-            let Position { number: known, revision, .. } = self.position;
-            match self.keys.number(&found.key) {
-                // Already applied: mostly its own commit.
-                Some(number) if number <= known && found.mod_revision <= revision => {}
-                Some(number) if number == known + 1 && found.mod_revision > revision => {
-                    self.edits.extend(self.position.apply(&self.keys, &found)?);
-                    self.contended = Some(Instant::now());
+            for entry in events.into_iter().map(|event| event.kv) {
+                let Position { number: known, revision, .. } = self.position;
+                match self.keys.number(&entry.key) {
+                    // Already applied: mostly its own commit.
+                    Some(number) if number <= known && entry.mod_revision <= revision => {}
+                    Some(number) if number == known + 1 && entry.mod_revision > revision => {
+                        self.edits.extend(self.position.apply(&self.keys, &entry)?);
+                        self.contended = Some(Instant::now());
+                    }
+                    // A gap, or a list that was made anew. To apply a later entry could mix two
+                    // lists.
+                    _ => return Ok(true),
                 }
-                // A gap, or a list that was made anew.
-                _ => is_look_due = true,
             }
         }
-        if is_look_due || may_be_idle && self.answered.elapsed() > ANSWERED_TIME {
-            self.look(deadline)?;
-        }
-        Ok(())
+        Ok(false)
     }
 
-    /// Hands over the list unless it is the one that is known.
-    fn newer(&mut self, known: &ColorList) -> Option<Newer> {
+    /// The list of the position, unless it is the one that is known.
+    fn refreshed(&mut self, known: &ColorList) -> Option<Refresh> {
         let list = self.position.list.clone();
-        if list.is_same_version(known) {
-            return None;
-        }
-        let mut edits = take(&mut self.edits);
-        if !known.is_same_version(&self.handed) {
-            edits = vec![Edit::ReplaceAll(list.clone())];
-        }
-        self.handed = list.clone();
-        Some(Newer { list, edits })
+        let is_known = list.is_same_version(known);
+        (!is_known).then(|| Refresh { list, edits: take(&mut self.edits) })
     }
 
     /// Puts a snapshot if one is due. Fails if etcd does not answer; if it refuses the snapshot
@@ -298,13 +293,13 @@ impl EtcdEngine {
         if !is_due || failed.is_some_and(|(_, at)| at.elapsed() < SNAPSHOT_PAUSE) {
             return Ok(());
         }
-        match self.put_without_edits(true, deadline) {
+        match self.put(&list.clone(), Purpose::Snapshot, deadline) {
             Ok(Commit::Done) => {
                 self.snapshot_failure = None;
                 self.gateway.compact(self.position.revision);
                 Ok(())
             }
-            Ok(Commit::Outrun) => Ok(()),
+            Ok(Commit::Conflict) => Ok(()),
             Err(error @ (EtcdError::TooLong | EtcdError::Refused(_))) => {
                 let error = EtcdError::NoSnapshot(error.to_string());
                 self.snapshot_failure = Some((error, Instant::now()));
@@ -317,7 +312,7 @@ impl EtcdEngine {
 
 /// Makes the list at a key, unless there is one. Returns whether it has made it.
 fn create(
-    gateway: &Gateway,
+    gateway: &mut Gateway,
     keys: &Keys,
     seed: &ColorList,
     deadline: Instant,
@@ -328,40 +323,46 @@ fn create(
     let (first, id) = (keys.entry(0), random::id());
     let success = vec![
         put(&keys.list(), &write_snapshot(0, seed)),
-        put(&first, &write_entry(&id, true, b"")),
+        put(&first, &write_entry(&id, Purpose::Snapshot, b"")),
         // Left by a list whose snapshot somebody has deleted.
-        delete(&keys.entry(1), &keys.log_end()),
+        delete_range(&keys.entry(1), &keys.log_end()),
     ];
-    let compare = vec![has_revision(&keys.list(), 0)];
+    let compare = vec![compare(&keys.list(), 0)];
     let failure = vec![get(&first)];
-    let answer = gateway.ask(&Transaction { compare, success, failure }, deadline)?;
+    let response = gateway.txn(&Txn { compare, success, failure }, deadline)?;
     // If the answer to the first try was lost, the second one finds what that has made.
     let is_own =
         |found: &KeyValue| LogEntry::read(&first, &found.value).is_ok_and(|it| it.id == id);
-    Ok(answer.succeeded || answer.into_found().unwrap_or_default().iter().any(is_own))
+    Ok(response.succeeded || response.into_kvs().iter().any(is_own))
 }
 
 impl Engine for EtcdEngine {
     fn begin(&mut self, known: &ColorList, save: &Save) -> Result<Begun, StorageError> {
         sleep(self.paused_until.saturating_duration_since(Instant::now()));
-        let at_least = save.begun + RETRY_TIME;
-        let deadline = save.oldest.map_or(at_least, |oldest| at_least.max(oldest + SAVE_TIME));
+        let deadline = save.oldest.map_or(save.begun + POLL_TIME, |oldest| {
+            (oldest + SAVE_TIME).max(save.begun + LATE_SAVE_TIME)
+        });
         if Instant::now() > deadline {
-            let cause = Cause::Contended;
-            return Err(EtcdError::Unavailable { cause, may_be_there: false }.into());
+            let cause = "other services change the list in etcd all the time";
+            let details = String::new();
+            return Err(EtcdError::Unavailable { cause, details, may_be_there: false }.into());
         }
-        self.take_news(false, deadline)?;
+        if self.apply_events()? {
+            self.refresh(deadline)?;
+        }
         if self.is_fence_due {
-            self.put_without_edits(false, deadline)?;
+            self.put(&self.position.list.clone(), Purpose::Fence, deadline)?;
         }
         self.put_snapshot_if_due(deadline)?;
         self.deadline = deadline;
-        Ok(Begun::Ready(self.newer(known)))
+        Ok(Begun::Ready(self.refreshed(known)))
     }
 
-    fn read_if_changed(&mut self, known: &ColorList) -> Result<Option<Newer>, StorageError> {
-        self.take_news(true, Instant::now() + LOOK_TIME)?;
-        Ok(self.newer(known))
+    fn poll(&mut self, known: &ColorList) -> Result<Option<Refresh>, StorageError> {
+        if self.apply_events()? || self.answered.elapsed() > ANSWERED_TIME {
+            self.refresh(Instant::now() + POLL_TIME)?;
+        }
+        Ok(self.refreshed(known))
     }
 
     fn write(&mut self, edits: &[Edit], list: &ColorList) -> Result<Written, StorageError> {
@@ -380,10 +381,10 @@ impl Engine for EtcdEngine {
 
     fn commit(&mut self, version: &ColorList) -> Result<Commit, StorageError> {
         if self.written.is_empty() {
-            return Ok(self.look(self.deadline)?);
+            return Ok(self.refresh(self.deadline)?);
         }
         let begun = Instant::now();
-        let commit = self.put(version, false, self.deadline)?;
+        let commit = self.put(version, Purpose::Commit, self.deadline)?;
         if let Commit::Done = commit
             && self.contended.is_some_and(|contended| contended.elapsed() < CONTENTION_TIME)
         {

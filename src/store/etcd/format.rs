@@ -130,8 +130,20 @@ pub(super) fn write_edits(value: &mut Vec<u8>, edits: &[Edit]) {
     }
 }
 
+/// What an entry is put for.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Purpose {
+    /// To make changes.
+    Commit,
+    /// To cut the log: the entry comes with a snapshot, and has no edits.
+    Snapshot,
+    /// To take the place in which an earlier commit could still be made; has no edits.
+    Fence,
+}
+
 /// The value of an entry. `edits`: by [`write_edits`].
-pub(super) fn write_entry(id: &str, is_snapshot: bool, edits: &[u8]) -> Vec<u8> {
+pub(super) fn write_entry(id: &str, purpose: Purpose, edits: &[u8]) -> Vec<u8> {
+    let is_snapshot = purpose == Purpose::Snapshot;
     let begin = format!(r#"{{"format":{FORMAT},"id":"{id}","is_snapshot":{is_snapshot},"edits":["#);
     [begin.as_bytes(), edits, b"]}"].concat()
 }

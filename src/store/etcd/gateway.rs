@@ -4,9 +4,7 @@
 //! In this JSON, keys and values are in base64, 64-bit numbers are strings, and fields that are
 //! zero are left out.
 
-use std::io::BufReader;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -19,49 +17,53 @@ use ureq::http::Response;
 use ureq::{Agent, Body, Error, Timeout};
 
 use super::EtcdError;
-use super::error::Cause;
+use crate::outbound;
 
-/// Longest time for each step of a request: to connect, to send, to get the head of the answer, and
-/// to get its content. A member that takes longer may be stopped, and another one is asked.
-pub(super) const STEP_TIME: Duration = Duration::from_secs(1);
+/// Longest time for each step of a request: to find the member by its name, to connect, to send, to
+/// get the head of the answer, and to get each 64 KiB of its content. A member that takes longer
+/// may be stopped, and another one is asked.
+const STEP_TIME: Duration = Duration::from_secs(1);
+
+/// The least time that a request gets, even if the deadline comes sooner.
+const LEAST_TIME: Duration = Duration::from_millis(250);
 
 /// The pause after all members were asked in vain.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Longest answer: a page of entries in base64, of which a log has no more than some 10 MiB.
+/// Longest answer in bytes: a range of [`RANGE_KEYS_MAX`](super::position::RANGE_KEYS_MAX) entries in
+/// base64.
 const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// Asks the members of etcd. A clone asks the same member first.
-#[derive(Clone)]
+/// Asks the members of etcd.
 pub(super) struct Gateway {
     agent: Agent,
     /// HOST:PORT of each member.
-    members: Arc<[String]>,
-    /// Counts failures: the member to ask next is this one, modulo their number.
-    failures: Arc<AtomicUsize>,
+    members: Vec<String>,
+    /// The place of the member to ask next.
+    current: usize,
     /// Why each member failed, since one of them has answered last. A call may have time to ask one
     /// of them alone, and each failure that differs from the one before is logged.
-    reasons: Arc<Mutex<Vec<String>>>,
+    reasons: Vec<String>,
 }
 
 /// A transaction: what to do if all comparisons hold, and what if not. It is a linearizable read if
 /// it puts and deletes nothing.
 #[derive(Default, Serialize)]
-pub(super) struct Transaction {
+pub(super) struct Txn {
     pub(super) compare: Vec<Value>,
     pub(super) success: Vec<Value>,
     pub(super) failure: Vec<Value>,
 }
 
-/// The answer to a [`Transaction`].
+/// The answer to a [`Txn`].
 #[derive(Deserialize)]
-pub(super) struct Answer {
+pub(super) struct TxnResponse {
     header: Header,
     /// Whether all comparisons held.
     #[serde(default)]
     pub(super) succeeded: bool,
     #[serde(default)]
-    responses: Vec<OperationAnswer>,
+    responses: Vec<OperationResponse>,
     /// Whether the same transaction was sent before this, without an answer.
     #[serde(skip)]
     pub(super) was_in_doubt: bool,
@@ -74,12 +76,12 @@ struct Header {
 }
 
 #[derive(Deserialize)]
-struct OperationAnswer {
-    response_range: Option<RangeAnswer>,
+struct OperationResponse {
+    response_range: Option<RangeResponse>,
 }
 
 #[derive(Deserialize)]
-struct RangeAnswer {
+struct RangeResponse {
     #[serde(default)]
     kvs: Vec<KeyValue>,
 }
@@ -95,6 +97,21 @@ pub(super) struct KeyValue {
     pub(super) value: Vec<u8>,
 }
 
+/// A message of a watch.
+#[derive(Deserialize)]
+pub(super) struct WatchResponse {
+    /// The watch has begun. What was put before has no events.
+    #[serde(default)]
+    pub(super) created: bool,
+    #[serde(default)]
+    pub(super) events: Vec<WatchEvent>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct WatchEvent {
+    pub(super) kv: KeyValue,
+}
+
 fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
     String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
 }
@@ -107,9 +124,9 @@ fn base64(bytes: impl AsRef<[u8]>) -> String {
     STANDARD.encode(bytes)
 }
 
-/// Holds if the key has the value that was put in this revision. Revision 0: if it is absent.
-pub(super) fn has_revision(key: &str, revision: i64) -> Value {
-    json!({"key": base64(key), "target": "MOD", "mod_revision": revision.to_string()})
+/// Holds if the value of the key was put in this revision. Revision 0: if the key is absent.
+pub(super) fn compare(key: &str, mod_revision: i64) -> Value {
+    json!({"key": base64(key), "target": "MOD", "mod_revision": mod_revision.to_string()})
 }
 
 pub(super) fn put(key: &str, value: &[u8]) -> Value {
@@ -117,7 +134,7 @@ pub(super) fn put(key: &str, value: &[u8]) -> Value {
 }
 
 /// Deletes all keys from one to before another.
-pub(super) fn delete(from: &str, to: &str) -> Value {
+pub(super) fn delete_range(from: &str, to: &str) -> Value {
     json!({"request_delete_range": {"key": base64(from), "range_end": base64(to)}})
 }
 
@@ -126,15 +143,13 @@ pub(super) fn get(key: &str) -> Value {
 }
 
 /// Reads so many keys from one to before another.
-pub(super) fn get_range(from: &str, to: &str, limit: usize) -> Value {
+pub(super) fn range(from: &str, to: &str, limit: usize) -> Value {
     json!({"request_range":
         {"key": base64(from), "range_end": base64(to), "limit": limit.to_string()}})
 }
 
 /// Why there is no answer of one member.
 enum CallFailure {
-    /// There was no connection.
-    NotConnected(String),
     /// The member has not done what it was asked, and will not.
     NotDone(String),
     /// It may have done it, or may do it later.
@@ -146,102 +161,86 @@ enum CallFailure {
 impl CallFailure {
     fn reason(self) -> String {
         match self {
-            Self::NotConnected(reason) | Self::NotDone(reason) | Self::MayBeDone(reason) => reason,
+            Self::NotDone(reason) | Self::MayBeDone(reason) => reason,
             Self::Final(error) => error.to_string(),
         }
     }
 }
 
-impl Answer {
+impl TxnResponse {
     /// The revision in which the transaction was made.
     pub(super) fn revision(&self) -> i64 {
         self.header.revision
     }
 
-    /// What a read that was the only operation has found.
-    pub(super) fn into_found(self) -> Option<Vec<KeyValue>> {
-        Some(self.responses.into_iter().next()?.response_range?.kvs)
+    /// What a range that was the only operation has found.
+    pub(super) fn into_kvs(self) -> Vec<KeyValue> {
+        let range = self.responses.into_iter().next().and_then(|response| response.response_range);
+        range.map_or_else(Vec::new, |range| range.kvs)
     }
 }
 
 impl Gateway {
-    pub(super) fn new(members: &[String]) -> Self {
-        let config = Agent::config_builder()
-            // Ignores the variables of the environment for proxies.
-            .proxy(None)
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            // With a time-out for finding the host, or one for all, ureq would start a thread for
-            // each request.
-            .timeout_send_request(Some(STEP_TIME))
-            .timeout_send_body(Some(STEP_TIME))
-            .build();
-        let reasons = Arc::new(Mutex::new(vec![String::new(); members.len()]));
-        Self { agent: config.into(), members: members.into(), failures: Arc::default(), reasons }
-    }
-
-    fn reasons(&self) -> MutexGuard<'_, Vec<String>> {
-        self.reasons.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The number of the member to ask next.
-    fn member(&self) -> usize {
-        self.failures.load(Relaxed) % self.members.len()
-    }
-
-    /// Makes the next request go to another member than this one, which has failed. Does nothing if
-    /// that is so already: the watch and the writer may notice the same failure.
-    pub(super) fn note_failure(&self, member: usize) {
-        let failures = self.failures.load(Relaxed);
-        if failures % self.members.len() == member {
-            let _ = self.failures.compare_exchange(failures, failures + 1, Relaxed, Relaxed);
+    /// `piece`: the longest time for each 64 KiB of an answer, and for a shorter answer.
+    fn with_piece_time(members: &[String], piece: Duration) -> Self {
+        Self {
+            agent: outbound::agent(STEP_TIME, piece),
+            members: members.to_vec(),
+            current: 0,
+            reasons: vec![String::new(); members.len()],
         }
+    }
+
+    pub(super) fn new(members: &[String]) -> Self {
+        Self::with_piece_time(members, STEP_TIME)
+    }
+
+    /// A gateway for [`Gateway::watch`], in whose answer the next event may come at any time.
+    pub(super) fn for_watch(&self, time: Duration) -> Self {
+        Self::with_piece_time(&self.members, time)
+    }
+
+    /// Makes the next request go to another member than the last one, which has failed.
+    fn next_member(&mut self) {
+        self.current = (self.current + 1) % self.members.len();
     }
 
     /// Has a transaction made. Sends it again, to one member after the other, until one answers or
     /// the deadline has passed. So it may be made twice, unless its comparisons prevent that.
-    pub(super) fn ask(
-        &self,
-        transaction: &Transaction,
-        deadline: Instant,
-    ) -> Result<Answer, EtcdError> {
-        let is_read =
-            transaction.success.iter().all(|operation| operation.get("request_range").is_some());
-        let request = serde_json::to_vec(transaction).expect("it is made of strings");
-        let read = json!({"compare": transaction.compare, "failure": transaction.failure});
-        let read = read.to_string();
+    pub(super) fn txn(&mut self, txn: &Txn, deadline: Instant) -> Result<TxnResponse, EtcdError> {
+        let is_read = txn.success.iter().all(|request| request.get("request_range").is_some());
+        let request = serde_json::to_vec(txn).expect("it is made of strings");
+        let read = json!({"compare": txn.compare, "failure": txn.failure}).to_string();
         let mut may_be_done = false;
-        let mut is_reached = false;
         for tries in 1.. {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let time = STEP_TIME.min(left.max(STEP_TIME / 4));
-            let member = self.member();
-            let mut outcome = self.post::<Answer>(member, "kv/txn", &request, time);
+            let left = deadline.saturating_duration_since(Instant::now()).max(LEAST_TIME);
+            let post = |request| self.post::<TxnResponse>(self.current, "kv/txn", request, left);
+            let mut outcome = post(&request);
             if !is_read && matches!(outcome, Err(CallFailure::Final(EtcdError::NoSpace))) {
                 // etcd also answers this when a transaction makes its database reach the quota: then
                 // it has made the transaction. So this reads whether the comparisons still hold.
-                outcome = match self.post::<Answer>(member, "kv/txn", read.as_bytes(), time) {
-                    Ok(answer) if answer.succeeded => Err(CallFailure::Final(EtcdError::NoSpace)),
-                    Ok(answer) => {
+                outcome = match post(read.as_bytes()) {
+                    Ok(response) if response.succeeded => {
+                        Err(CallFailure::Final(EtcdError::NoSpace))
+                    }
+                    Ok(response) => {
                         may_be_done = true;
-                        Ok(answer)
+                        Ok(response)
                     }
                     Err(failure) => Err(CallFailure::MayBeDone(failure.reason())),
                 };
             }
             let failure = match outcome {
-                Ok(answer) => {
-                    self.reasons().iter_mut().for_each(String::clear);
-                    return Ok(Answer { was_in_doubt: may_be_done, ..answer });
+                Ok(response) => {
+                    self.reasons.iter_mut().for_each(String::clear);
+                    return Ok(TxnResponse { was_in_doubt: may_be_done, ..response });
                 }
                 Err(CallFailure::Final(error)) if !may_be_done => return Err(error),
                 Err(failure) => failure,
             };
-            self.note_failure(member);
-            is_reached |= !matches!(failure, CallFailure::NotConnected(_));
             may_be_done |= !is_read && matches!(failure, CallFailure::MayBeDone(_));
-            self.reasons()[member] = failure.reason();
+            self.reasons[self.current] = failure.reason();
+            self.next_member();
             if tries % self.members.len() == 0 {
                 sleep(PAUSE);
             }
@@ -249,12 +248,12 @@ impl Gateway {
                 break;
             }
         }
-        let cause = self.explain(is_reached);
-        Err(EtcdError::Unavailable { cause, may_be_there: may_be_done })
+        let (cause, details) = self.explain();
+        Err(EtcdError::Unavailable { cause, details, may_be_there: may_be_done })
     }
 
     /// Why no member has answered: that they have no leader, or else what each has done.
-    fn explain(&self, is_reached: bool) -> Cause {
+    fn explain(&self) -> (&'static str, String) {
         #[derive(Deserialize)]
         struct Status {
             /// 0, and so left out, if there is none.
@@ -262,60 +261,69 @@ impl Gateway {
             #[serde(rename = "version")]
             _version: String,
         }
-        let has_none = |member: usize| {
-            let status = self.post::<Status>(member, "maintenance/status", b"{}", STEP_TIME / 4);
+        let has_no_leader = |member: usize| {
+            let status = self.post::<Status>(member, "maintenance/status", b"{}", LEAST_TIME);
             status.is_ok_and(|status| status.leader.is_none())
         };
-        if (0..self.members.len()).any(has_none) {
-            return Cause::NoLeader;
+        if (0..self.members.len()).any(has_no_leader) {
+            let cause = "etcd has no leader, since most of its members do not answer";
+            return (cause, String::new());
         }
-        let reasons = self.reasons();
-        let said = self.members.iter().zip(&*reasons).filter(|(_, reason)| !reason.is_empty());
-        let said = said.map(|(member, reason)| format!("{member} {reason}"));
-        let said = said.collect::<Vec<_>>().join(", ");
-        if is_reached { Cause::NoAnswer(said) } else { Cause::Unreachable(said) }
+        let reasons = self.members.iter().zip(&self.reasons).filter(|(_, why)| !why.is_empty());
+        let reasons = reasons.map(|(member, why)| format!("{member} {why}"));
+        ("etcd does not answer", reasons.collect::<Vec<_>>().join(", "))
     }
 
     /// Has etcd forget all values that have been replaced or deleted before this revision.
     pub(super) fn compact(&self, revision: i64) {
         let request = json!({"revision": revision.to_string()}).to_string();
         // If it fails, the next compaction does the same and more.
-        let _ = self.post::<Value>(self.member(), "kv/compaction", request.as_bytes(), STEP_TIME);
+        let _ = self.post::<Value>(self.current, "kv/compaction", request.as_bytes(), STEP_TIME);
     }
 
-    /// Begins to watch what is put from one key to before another. The answer has a line of JSON
-    /// for each message, and ends after this time at the latest. `None` if there is no answer.
+    /// Watches what is put from one key to before another, for this time at the most. Gives each
+    /// message to `notify`. Ends early if the connection breaks.
     pub(super) fn watch(
-        &self,
+        &mut self,
         from: &str,
         to: &str,
         time: Duration,
-    ) -> Option<BufReader<impl std::io::Read + use<>>> {
-        let member = self.member();
+        mut notify: impl FnMut(WatchResponse),
+    ) {
+        /// A line of the answer.
+        #[derive(Deserialize)]
+        struct Line {
+            result: WatchResponse,
+        }
         let create = json!({"create_request": {
             "key": base64(from), "range_end": base64(to), "filters": ["NODELETE"]}});
-        let response = self.send(member, "watch", create.to_string().as_bytes(), STEP_TIME, time);
-        let Some(response) = response.ok().filter(|response| response.status() == 200) else {
-            self.note_failure(member);
-            return None;
-        };
-        Some(BufReader::new(response.into_body().into_reader()))
+        match self.send(self.current, "watch", create.to_string().as_bytes(), time) {
+            Ok(response) if response.status() == 200 => {
+                let lines = BufReader::new(response.into_body().into_reader()).lines();
+                let messages = lines.map_while(|line| serde_json::from_str(&line.ok()?).ok());
+                messages.for_each(|Line { result }| notify(result));
+            }
+            _ => self.next_member(),
+        }
     }
 
+    /// Sends a request to one member. `time`: for the content of the answer; the steps before that
+    /// get no more.
     fn send(
         &self,
         member: usize,
         call: &str,
         request: &[u8],
-        head_time: Duration,
-        content_time: Duration,
+        time: Duration,
     ) -> Result<Response<Body>, Error> {
+        let step = STEP_TIME.min(time);
         let post = self.agent.post(format!("http://{}/v3/{call}", self.members[member])).config();
-        let post = post.timeout_connect(Some(head_time)).timeout_recv_response(Some(head_time));
-        post.timeout_recv_body(Some(content_time)).build().send(request)
+        let post = post.timeout_resolve(Some(step)).timeout_connect(Some(step));
+        let post = post.timeout_recv_response(Some(step)).timeout_recv_body(Some(time));
+        post.build().send(request)
     }
 
-    /// Asks one member. A long list may take longer than the head of an answer.
+    /// Asks one member.
     fn post<T: DeserializeOwned>(
         &self,
         member: usize,
@@ -323,7 +331,7 @@ impl Gateway {
         request: &[u8],
         time: Duration,
     ) -> Result<T, CallFailure> {
-        let mut response = self.send(member, call, request, time, 4 * time).map_err(classify)?;
+        let mut response = self.send(member, call, request, time).map_err(classify)?;
         let content = response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
         let content = content.map_err(classify)?;
         if response.status() != 200 {
@@ -337,18 +345,19 @@ impl Gateway {
 /// Why a request has no answer. Equal failures have equal texts: only a text that differs from the
 /// one before is logged.
 fn classify(error: Error) -> CallFailure {
+    let is_unknown = |error: &Error| match error {
+        Error::HostNotFound | Error::Timeout(Timeout::Resolve) => true,
+        Error::Io(error) => outbound::is_unknown_name(error),
+        _ => false,
+    };
     match error {
-        Error::HostNotFound => CallFailure::NotConnected("is not known by its name".to_owned()),
+        error if is_unknown(&error) => CallFailure::NotDone("is not known by its name".to_owned()),
         Error::Timeout(Timeout::Connect) => {
-            CallFailure::NotConnected("does not answer in time".to_owned())
+            CallFailure::NotDone("does not answer in time".to_owned())
         }
-        Error::ConnectionFailed => CallFailure::NotConnected("cannot be reached".to_owned()),
-        // What Rust's standard library makes of getaddrinfo(3).
-        Error::Io(error) if error.to_string().starts_with("failed to lookup address") => {
-            CallFailure::NotConnected("is not known by its name".to_owned())
-        }
-        Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
-            CallFailure::NotConnected("refuses the connection".to_owned())
+        Error::ConnectionFailed => CallFailure::NotDone("cannot be reached".to_owned()),
+        Error::Io(error) if error.kind() == ErrorKind::ConnectionRefused => {
+            CallFailure::NotDone("refuses the connection".to_owned())
         }
         Error::Timeout(_) => CallFailure::MayBeDone("does not answer in time".to_owned()),
         Error::Io(_) => CallFailure::MayBeDone("breaks the connection".to_owned()),
@@ -390,11 +399,16 @@ mod tests {
     #[test]
     fn only_what_was_sent_may_be_done() {
         let looked_up = io::Error::other("failed to lookup address information: not known");
-        for error in [looked_up, io::ErrorKind::ConnectionRefused.into()] {
-            let failure = classify(Error::Io(error));
-            assert!(matches!(failure, CallFailure::NotConnected(_)), "{}", failure.reason());
+        for error in [
+            Error::Io(looked_up),
+            Error::Io(ErrorKind::ConnectionRefused.into()),
+            Error::Timeout(Timeout::Resolve),
+            Error::Timeout(Timeout::Connect),
+        ] {
+            let failure = classify(error);
+            assert!(matches!(failure, CallFailure::NotDone(_)), "{}", failure.reason());
         }
-        let failure = classify(Error::Io(io::ErrorKind::ConnectionReset.into()));
+        let failure = classify(Error::Io(ErrorKind::ConnectionReset.into()));
         assert!(matches!(failure, CallFailure::MayBeDone(_)), "{}", failure.reason());
     }
 }

@@ -5,11 +5,11 @@ use std::time::Instant;
 
 use super::EtcdError;
 use super::format::{Keys, LogEntry, read_snapshot};
-use super::gateway::{Gateway, KeyValue, Transaction, get, get_range};
+use super::gateway::{Gateway, KeyValue, Txn, get, range};
 use crate::store::{ColorList, Edit};
 
-/// Entries in one answer: 100,000 would not come in time.
-pub(super) const PAGE: usize = 4096;
+/// Most entries in one answer. An entry has at most 1.5 MB, which is 2 MB in base64.
+pub(super) const RANGE_KEYS_MAX: usize = 32;
 
 /// The list as it is after an entry.
 #[derive(Clone)]
@@ -28,20 +28,19 @@ pub(super) struct Position {
 impl Position {
     /// Reads the snapshot and the entries behind it; `None` if there is no snapshot.
     pub(super) fn read(
-        gateway: &Gateway,
+        gateway: &mut Gateway,
         keys: &Keys,
         deadline: Instant,
     ) -> Result<Option<Self>, EtcdError> {
-        let read = |range| {
-            let transaction = Transaction { success: vec![range], ..Transaction::default() };
-            let answer = gateway.ask(&transaction, deadline)?;
-            answer.into_found().ok_or_else(|| EtcdError::Malformed(keys.0.clone()))
+        let mut read = |range| {
+            let txn = Txn { success: vec![range], ..Txn::default() };
+            gateway.txn(&txn, deadline).map(|response| response.into_kvs())
         };
         loop {
             let Some(snapshot) = read(get(&keys.list()))?.pop() else { return Ok(None) };
             let (number, list) = read_snapshot(&keys.list(), &snapshot.value)?;
-            let mut found = read(get_range(&keys.entry(number), &keys.log_end(), PAGE))?;
             let first = keys.entry(number);
+            let mut found = read(range(&first, &keys.log_end(), RANGE_KEYS_MAX))?;
             // Both were put by one transaction.
             let is_pair = |entry: &&KeyValue| {
                 entry.key == first.as_bytes() && entry.mod_revision == snapshot.mod_revision
@@ -50,7 +49,7 @@ impl Position {
                 let revision = entry.mod_revision;
                 let mut position = Self { list, number, revision, snapshot: number, bytes: 0 };
                 loop {
-                    let is_last = found.len() < PAGE;
+                    let is_last = found.len() < RANGE_KEYS_MAX;
                     if position.follow(keys, found)?.is_none() {
                         break;
                     }
@@ -58,7 +57,7 @@ impl Position {
                         return Ok(Some(position));
                     }
                     let from = keys.entry(position.number);
-                    found = read(get_range(&from, &keys.log_end(), PAGE))?;
+                    found = read(range(&from, &keys.log_end(), RANGE_KEYS_MAX))?;
                 }
             }
             // The log was cut meanwhile, so there is another snapshot. Otherwise it has a gap.
@@ -73,9 +72,9 @@ impl Position {
         entry.mod_revision == self.revision && keys.number(&entry.key) == Some(self.number)
     }
 
-    /// Applies the entries that were found from this one on, and returns their edits. `None` if
-    /// this entry is not among them with its revision, or if one behind it is missing: then the log
-    /// was cut, or is another one.
+    /// Applies the entries of a range that begins with the one of this position, and returns their
+    /// edits. `None` if the range does not begin with that entry in its revision, or has a gap:
+    /// then the log was cut, or is another one.
     pub(super) fn follow(
         &mut self,
         keys: &Keys,
@@ -99,15 +98,30 @@ impl Position {
 
     /// Applies the next entry, and returns its edits.
     pub(super) fn apply(&mut self, keys: &Keys, found: &KeyValue) -> Result<Vec<Edit>, EtcdError> {
-        let number = self.number + 1;
-        let key = keys.entry(number);
+        let key = keys.entry(self.number + 1);
         let entry = LogEntry::read(&key, &found.value)?;
         let is_snapshot = entry.is_snapshot;
         let mut list = self.list.clone();
         let edits = entry.apply(&mut list).ok_or(EtcdError::Malformed(key))?;
-        let (snapshot, bytes) =
-            if is_snapshot { (number, 0) } else { (self.snapshot, self.bytes + found.value.len()) };
-        *self = Self { list, number, revision: found.mod_revision, snapshot, bytes };
+        self.advance(list, found.mod_revision, found.value.len(), is_snapshot);
         Ok(edits)
+    }
+
+    /// Goes on to the next entry, which has this many bytes and leads to this list.
+    pub(super) fn advance(
+        &mut self,
+        list: ColorList,
+        revision: i64,
+        bytes: usize,
+        is_snapshot: bool,
+    ) {
+        self.list = list;
+        self.revision = revision;
+        self.number += 1;
+        self.bytes += bytes;
+        if is_snapshot {
+            self.snapshot = self.number;
+            self.bytes = 0;
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::open_database::{BUSY_TIME, TRY_TIME};
 use super::{Database, DatabaseError};
-use crate::store::engine::{Begun, Commit, Engine, Newer, Save, StorageError, Written};
+use crate::store::engine::{Begun, Commit, Engine, Refresh, Save, StorageError, Written};
 use crate::store::{ColorList, Edit};
 
 /// Shortest time between two warnings that another program has changed the list, since a program
@@ -24,7 +24,7 @@ impl SqliteEngine {
     }
 
     /// What was found in the database, unless it is the `known` list.
-    fn newer(&mut self, known: &ColorList, found: Option<ColorList>) -> Option<Newer> {
+    fn refreshed(&mut self, known: &ColorList, found: Option<ColorList>) -> Option<Refresh> {
         // Another program may have committed without changing a color.
         let list = found.filter(|found| found != known || !found.has_same_ids(known))?;
         let may_warn = self.warned.is_none_or(|warned| warned.elapsed() > WARNING_INTERVAL);
@@ -34,7 +34,7 @@ impl SqliteEngine {
             self.warned = Some(Instant::now());
         }
         let edits = vec![Edit::ReplaceAll(list.clone())];
-        Some(Newer { list, edits })
+        Some(Refresh { list, edits })
     }
 }
 
@@ -50,20 +50,20 @@ impl Engine for SqliteEngine {
                     Err(DatabaseError::Busy) => Ok(Begun::Locked(None)),
                     found => {
                         let found = found?;
-                        Ok(Begun::Locked(self.newer(known, found)))
+                        Ok(Begun::Locked(self.refreshed(known, found)))
                     }
                 }
             }
             found => {
                 let found = found?;
-                Ok(Begun::Ready(self.newer(known, found)))
+                Ok(Begun::Ready(self.refreshed(known, found)))
             }
         }
     }
 
-    fn read_if_changed(&mut self, known: &ColorList) -> Result<Option<Newer>, StorageError> {
+    fn poll(&mut self, known: &ColorList) -> Result<Option<Refresh>, StorageError> {
         let found = self.database.read_if_changed(known)?;
-        Ok(self.newer(known, found))
+        Ok(self.refreshed(known, found))
     }
 
     fn write(&mut self, edits: &[Edit], _: &ColorList) -> Result<Written, StorageError> {
@@ -71,7 +71,7 @@ impl Engine for SqliteEngine {
         Ok(Written::Yes)
     }
 
-    /// Nobody is faster: the save has the write lock.
+    /// There is no conflict: the save has the write lock.
     fn commit(&mut self, _: &ColorList) -> Result<Commit, StorageError> {
         self.database.commit()?;
         Ok(Commit::Done)
