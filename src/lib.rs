@@ -109,7 +109,7 @@
 //! 3. The outcome comes to the worker as `Mail::Outcome`, and so to `Connection::handle_outcome`.
 //!    `Service::respond_to_outcome` makes the response: 500 if the change could not be saved.
 //! 4. `Watches::mark` gets the edits of each published version, and finds the connections that wait
-//!    for these colors or for the list. `Connection::look_again` asks the service once more.
+//!    for these colors or for the list. `Connection::ask_again` asks the service once more.
 //!
 //! **A deadline.**
 //!

@@ -38,9 +38,9 @@ impl Representation {
         self.readers.fetch_sub(1, Relaxed) == 1
     }
 
-    /// Whether nobody has it but clients that have a part of it: it is not in the list any more.
-    /// `references`: how many each of these has. While others take or drop references, this may
-    /// say true too early.
+    /// Whether it is not in the list any more: only clients that have a part of it refer to it.
+    /// `references`: how many references each of them has. True too early, at worst, while another
+    /// thread takes or drops a reference.
     pub(crate) fn is_old(self: &Arc<Self>, references: usize) -> bool {
         Arc::strong_count(self) <= references * self.readers.load(Relaxed)
     }

@@ -173,61 +173,60 @@ impl<'a> FieldLines<'a> {
         let has = |wanted: &[u8]| members(value).any(|member| member.eq_ignore_ascii_case(wanted));
         let has_other =
             |known: &[u8]| members(value).any(|member| !member.eq_ignore_ascii_case(known));
-        // The length comes first: to compare each name with all of these would take long.
-        match name.len() {
-            4 if is("host") => once(&mut self.host, value, ProtocolError::HOST)?,
-            14 if is("content-length") => {
+        match name {
+            _ if is("host") => once(&mut self.host, value, ProtocolError::HOST)?,
+            _ if is("content-length") => {
                 once(&mut self.content_length, value, ProtocolError::CONTENT_LENGTH)?
             }
-            17 if is("transfer-encoding") => join(&mut self.transfer_encoding, value),
-            10 if is("connection") => {
+            _ if is("transfer-encoding") => join(&mut self.transfer_encoding, value),
+            _ if is("connection") => {
                 self.close |= has(b"close");
                 self.keep_alive |= has(b"keep-alive");
             }
             // RFC 9110 §10.1.1: an expectation in HTTP/1.0 is ignored.
-            6 if is("expect") && self.is_1_1 => {
+            _ if is("expect") && self.is_1_1 => {
                 if has_other(b"100-continue") {
                     return Err(ProtocolError::EXPECTATION);
                 }
                 self.expects_continue |= has(b"100-continue");
             }
-            8 if is("if-match") => join(&mut self.if_match, value),
-            13 if is("if-none-match") => join(&mut self.if_none_match, value),
-            6 if is("origin") => join(&mut self.fields().origin, value),
-            14 if is("sec-fetch-site") => join(&mut self.fields().sec_fetch_site, value),
-            29 if is("access-control-request-method") => {
+            _ if is("if-match") => join(&mut self.if_match, value),
+            _ if is("if-none-match") => join(&mut self.if_none_match, value),
+            _ if is("origin") => join(&mut self.fields().origin, value),
+            _ if is("sec-fetch-site") => join(&mut self.fields().sec_fetch_site, value),
+            _ if is("access-control-request-method") => {
                 join(&mut self.fields().preflight_method, value)
             }
-            30 if is("access-control-request-headers") => {
+            _ if is("access-control-request-headers") => {
                 join(&mut self.fields().preflight_fields, value)
             }
-            16 if is("content-encoding") && has_other(b"identity") => {
+            _ if is("content-encoding") && has_other(b"identity") => {
                 join(&mut self.fields().content_coding, value);
             }
             // A shortcut: nearly all clients but browsers send `*/*`.
-            6 if is("accept") && value != b"*/*" && asks_for_html(value) => {
+            _ if is("accept") && value != b"*/*" && asks_for_html(value) => {
                 self.fields().asks_for_html = true
             }
             // RFC 7240 §2: if `wait` is given several times, the first counts that is well-formed.
-            6 if is("prefer") => {
+            _ if is("prefer") => {
                 let fields = self.fields();
                 fields.prefer_wait =
                     fields.prefer_wait.or_else(|| members(value).find_map(wait_seconds));
             }
             // RFC 9110 §11.6.2: the field is no list. If the service took one of two, a proxy might
             // have checked the other.
-            13 if is("authorization") => {
+            _ if is("authorization") => {
                 let field = &mut self.fields().authorization;
                 once(field, Credentials::parse(value), ProtocolError::AUTHORIZATION)?;
             }
-            3 if is("via")
+            _ if is("via")
                 && str::from_utf8(value).is_ok_and(|via| service_ids(via).any(|_| true)) =>
             {
                 self.fields().is_of_follower = true;
             }
             // Each proxy appends the address of its client. That client may have sent the addresses
             // before it. So the last address of the last line counts.
-            15 if is("x-forwarded-for") => {
+            _ if is("x-forwarded-for") => {
                 let last = value.rsplit(|byte| *byte == b',').next().unwrap_or_default();
                 let address = str::from_utf8(last).ok().and_then(|last| last.trim().parse().ok());
                 self.fields().forwarded_for = address;

@@ -1,5 +1,5 @@
-//! Pieces of the grammar of RFC 9110, RFC 9112 and RFC 3986 that several parsers need, and the values
-//! of Host and Via. Decides neither which hosts the service answers to nor what is a loop.
+//! Pieces of the grammar of RFC 9110, RFC 9112 and RFC 3986 that several parsers need, and the
+//! values of Host and Via. Decides neither which hosts the service answers to nor what is a loop.
 
 use std::fmt::Display;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -121,8 +121,8 @@ fn without_root(name: &[u8]) -> &[u8] {
     name.strip_suffix(b".").unwrap_or(name)
 }
 
-/// What the name of a service in Via (RFC 9110 §7.6.3) begins with. The random id of its process comes
-/// after it. By these ids, services that follow one another recognize a loop.
+/// What the name of a service in Via (RFC 9110 §7.6.3) begins with. The random id of its process
+/// comes after it. By these ids, services that follow one another recognize a loop.
 const SERVICE: &str = "colors-";
 
 /// The ids of the services in a value of Via, in its order. Leaves out proxies.

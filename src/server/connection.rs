@@ -46,7 +46,8 @@ const LINGER_TIME: Duration = Duration::from_secs(2);
 /// second, since the field Keep-Alive promises at least one second.
 const KEEP_ALIVE_GRACE: Duration = Duration::from_secs(1);
 
-/// How soon a worker looks again at the deadline of a client that reads what others may replace.
+/// Time between two looks at the deadline of a connection with a [`Reading`]. A change of the list
+/// by others may bring it forward.
 const READING_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Longest keep-alive time during a stop. A busy client sends its next request sooner.
@@ -59,7 +60,7 @@ enum State {
     Receiving { since: Instant },
     /// The answer of the pool, which takes long, or the outcome of a change, which the writer has
     /// to save first. Nothing is received meanwhile, so that requests are answered in order. There
-    /// is no deadline: until that answer comes, the request stays in memory, and has to be counted.
+    /// is no deadline: the request stays in memory, and has to be counted, until the answer comes.
     AwaitingAnswer(Pending),
     /// A change of the list or the color that the request names (RFC 7240 §4.3).
     Watching(Pending),
@@ -191,7 +192,7 @@ impl Connection {
             (State::Watching(pending), Event::Socket) => {
                 self.receive_while_watching(pending, context)
             }
-            (State::Watching(pending), Event::Turn) => self.look_again(pending, context),
+            (State::Watching(pending), Event::Turn) => self.ask_again(pending, context),
             (State::Watching(pending), Event::Overdue) => self.end_watch(pending, context),
             (State::Watching(pending), Event::Evicted) => {
                 let transition = self.end_watch(pending, context)?;
@@ -251,8 +252,8 @@ impl Connection {
         next
     }
 
-    /// Bytes of memory that count against the quota. Names all fields and states, as does what it
-    /// calls, so that no new one that has a buffer is forgotten.
+    /// Bytes of memory that count against the quota. Names all fields and states, so that a new one
+    /// does not compile before somebody has decided whether it has a buffer.
     fn memory(&self) -> usize {
         let Self {
             socket: _,
@@ -328,7 +329,7 @@ impl Connection {
     }
 
     /// When the worker has to look at the connection at the latest, if no event comes before. That
-    /// is soon if the connection has a [`Reading`], whose deadline others bring forward.
+    /// is soon if the connection has a [`Reading`].
     pub(super) fn next_check(&self, context: &LoopContext<'_>) -> Option<Instant> {
         if self.output.reading().is_some() {
             return Some(context.now + READING_CHECK_INTERVAL);
@@ -407,7 +408,8 @@ impl Connection {
                 };
             }
             match context.decide(&request, checks_host) {
-                // As if the content were still on its way: the client sees the same in both cases.
+                // The head refuses the request. The client sees the same as above, where its
+                // content has not arrived.
                 Decision::Refuse(refusal) if request.has_content => {
                     context.answered += 1;
                     return self.refuse(Some(&request), refusal, context);

@@ -163,8 +163,8 @@ impl Drop for Quota {
 /// and the [`Reading`].
 const REFERENCES: usize = 2;
 
-/// A representation of which the client has a part and not all, until this is dropped. Such
-/// representations stay in memory though the list has others by then.
+/// There is one while a client has a part of a representation, and not all of it. Until then the
+/// representation stays in memory, also when it is not in the list any more.
 pub(super) struct Reading {
     shared: Arc<Shared>,
     representation: Arc<Representation>,
@@ -183,7 +183,8 @@ impl Reading {
         Self { shared: Arc::clone(shared), representation: Arc::clone(representation), begun }
     }
 
-    /// When the client has to have all of it; `None` while the list has it, or memory is no matter.
+    /// When the client has to have all of it. `None` while it is in the list, or while there is
+    /// memory enough.
     pub(super) fn deadline(&self) -> Option<Instant> {
         if !self.representation.is_old(REFERENCES) {
             return None;
@@ -201,11 +202,11 @@ impl Drop for Reading {
 }
 
 impl Shared {
-    /// How long a client may take for a representation that the list has no more; `None` if that
-    /// does not matter. Falls from the request timeout to nothing while what clients read grows
-    /// from [`Shared::buffers_max`] to twice as much, so the client that takes longest is closed
-    /// first. With a long list, from twice its length: two versions of it may always be read to
-    /// their end.
+    /// How long a client may take to read a representation that is not in the list any more. `None`
+    /// while all that clients read takes no more than [`Shared::buffers_max`], or than twice the
+    /// length of the list if that is longer: so two versions of it may always be read to their end.
+    /// From there on the time falls, from the request timeout to nothing at twice as much, and the
+    /// client that has taken longest is closed first.
     pub(super) fn reading_time(&self) -> Option<Duration> {
         let bytes = self.read_bytes.load(Relaxed);
         if bytes <= self.buffers_max {

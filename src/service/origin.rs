@@ -16,10 +16,10 @@ pub(super) fn check(
     request: &Request,
     checks_host: bool,
 ) -> Result<(), Response> {
-    let kept = request.fields();
+    let fields = request.fields();
     if checks_host
-        && kept.needs_dns
-        && let Some(name) = &kept.host
+        && fields.needs_dns
+        && let Some(name) = &fields.host
         && !options.allow_host.iter().any(|allowed| host_has_name(name, allowed))
     {
         return Err(foreign_host(host_name(name)));

@@ -128,8 +128,8 @@ impl Service {
         Ok(Change::new(action, conditions.clone()))
     }
 
-    /// Makes the change if the list is in memory; otherwise, the answer asks to have it saved. If
-    /// the request was refused instead, the answer is that refusal.
+    /// Makes the change if the list is in memory; otherwise it has to be saved. `change` may be a
+    /// refusal instead: then that is the response.
     fn write(&self, change: Result<Change, Response>, context: RequestContext) -> Decision {
         let change = match change {
             Ok(change) => change,

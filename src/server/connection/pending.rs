@@ -1,5 +1,6 @@
-//! `State::AwaitingAnswer` and `State::Watching`: answers that come later, from the writer, from the
-//! pool, or when what a request names has changed or the wait for that is over (RFC 7240 §4.3).
+//! `State::AwaitingAnswer` and `State::Watching`: answers that come later. They come from the
+//! writer, from the pool, or when what the request names has changed or the time for that is over
+//! (RFC 7240 §4.3).
 
 use std::io;
 use std::mem::replace;
@@ -75,7 +76,7 @@ impl Connection {
         }
     }
 
-    /// Goes on with a request whose answer comes later, or has come later.
+    /// Does what the service has decided for a request that was not answered at once.
     pub(super) fn carry_out(
         &mut self,
         pending: Pending,
@@ -177,7 +178,7 @@ impl Connection {
     }
 
     /// Asks the service again, and goes on waiting if the answer is still 304.
-    pub(super) fn look_again(
+    pub(super) fn ask_again(
         &mut self,
         pending: Pending,
         context: &mut LoopContext<'_>,
@@ -208,9 +209,8 @@ impl Connection {
         self.carry_out(pending, decision, context)
     }
 
-    /// Ends a wait if the client has sent another request, or sends nothing more: it may have
-    /// closed its half of the connection alone, and still read. If it has gone, nobody reads the
-    /// 304.
+    /// Ends a wait if the client has sent another request, or has closed its half of the
+    /// connection. Then it may still read; if it has gone, nobody reads the 304.
     pub(super) fn receive_while_watching(
         &mut self,
         pending: Pending,
@@ -222,7 +222,7 @@ impl Connection {
                 self.end_watch(pending, context)
             }
             // Nothing has arrived after all.
-            None => self.look_again(pending, context),
+            None => self.ask_again(pending, context),
         }
     }
 }

@@ -137,7 +137,7 @@ impl Connection {
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
         if sent != Sent::All {
-            // What the client has not read takes memory until then.
+            // The rest stays in memory until the client reads it.
             if self.quota.would_exceed(self.output.memory()) {
                 return Ok(self.close(Closing::NoRoom, context));
             }
