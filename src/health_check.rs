@@ -9,7 +9,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::failure::Failure;
 use crate::logging::excerpt;
-use crate::options::{Asked, Endpoint, Options};
+use crate::options::{Endpoint, Options, ServiceAddress};
 
 /// Longest time to connect, and to wait for a byte. The service answers at once, always.
 const TIME: Duration = Duration::from_secs(5);
@@ -17,14 +17,12 @@ const TIME: Duration = Duration::from_secs(5);
 /// Longest answer that is read, in bytes. That of a service has some hundred.
 const ANSWER_BYTES_MAX: u64 = 16 * 1024;
 
-/// Prints the content of `/health`, which is one line. Fails if the status is not 200.
-pub(crate) fn check(options: &Options, asked: &Asked) -> Result<(), Failure> {
-    let place = match asked {
-        Asked::There(place) => place.clone(),
-        Asked::Own => own_place(options),
-    };
-    let unhealthy = |reason| Failure::Unhealthy(place.clone(), reason);
-    match ask(&place, options.base_path.as_str()) {
+/// Prints the content of `/health`, which is one line. Fails if the status is not 200. `address`:
+/// `None` for the service with these options.
+pub(crate) fn check(options: &Options, address: Option<&ServiceAddress>) -> Result<(), Failure> {
+    let address = address.cloned().unwrap_or_else(|| own_address(options));
+    let unhealthy = |reason| Failure::Unhealthy(address.to_string(), reason);
+    match ask(&address, options.base_path.as_str()) {
         Ok((200, line)) => writeln!(io::stdout(), "{line}").map_err(Failure::Output),
         Ok((status, line)) => Err(unhealthy(format!("{status} {}", excerpt(&line)))),
         Err(error) => Err(unhealthy(error.to_string())),
@@ -32,26 +30,24 @@ pub(crate) fn check(options: &Options, asked: &Asked) -> Result<(), Failure> {
 }
 
 /// Where a service with these options is reached from this host.
-fn own_place(options: &Options) -> String {
-    let base = options.base_path.as_str();
-    match &options.listen[0] {
-        Endpoint::Tcp(address) if address.ip().is_unspecified() => {
-            format!("http://localhost:{}{base}", address.port())
-        }
-        Endpoint::Unix(_) => options.listen[0].to_string(),
-        endpoint => format!("{endpoint}{base}"),
-    }
+fn own_address(options: &Options) -> ServiceAddress {
+    let authority = match &options.listen[0] {
+        Endpoint::Unix(path) => return ServiceAddress::Unix(path.clone()),
+        Endpoint::Tcp(address) if !address.ip().is_unspecified() => address.to_string(),
+        Endpoint::Tcp(address) => format!("localhost:{}", address.port()),
+        Endpoint::Localhost(port) => format!("localhost:{port}"),
+    };
+    ServiceAddress::Http(authority, options.base_path.as_str().to_owned())
 }
 
-/// Gives status and content. `place`: as `--health` takes it. `base`: the base path of a service on
-/// a unix socket.
-fn ask(place: &str, base: &str) -> io::Result<(u16, String)> {
-    let (mut socket, host, base) = match place.strip_prefix("unix:") {
-        Some(path) => (connect(Domain::UNIX, &SockAddr::unix(path)?)?, "localhost", base),
-        None => {
-            let rest = place.strip_prefix("http://").unwrap_or(place);
-            let (authority, base) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-            (connect_tcp(authority)?, authority, base)
+/// Gives status and content. `base`: the base path of a service on a unix socket.
+fn ask(address: &ServiceAddress, base: &str) -> io::Result<(u16, String)> {
+    let (mut socket, host, base) = match address {
+        ServiceAddress::Unix(path) => {
+            (connect(Domain::UNIX, &SockAddr::unix(path)?)?, "localhost", base)
+        }
+        ServiceAddress::Http(authority, base) => {
+            (connect_tcp(authority)?, authority.as_str(), base.as_str())
         }
     };
     socket.set_read_timeout(Some(TIME))?;
@@ -70,10 +66,8 @@ fn ask(place: &str, base: &str) -> io::Result<(u16, String)> {
     }
 }
 
-/// Connects to the first address of `host[:port]` that accepts.
+/// Connects to the first address of `host:port` that accepts.
 fn connect_tcp(authority: &str) -> io::Result<Socket> {
-    let has_port = authority.rsplit(':').next().is_some_and(|port| port.parse::<u16>().is_ok());
-    let authority = if has_port { authority.to_owned() } else { format!("{authority}:80") };
     let mut refused = io::Error::other("the host has no address");
     for address in authority.to_socket_addrs()? {
         match connect(Domain::for_address(address), &address.into()) {

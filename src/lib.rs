@@ -183,7 +183,7 @@ pub fn main() -> ExitCode {
     let inherited = server::inherited(options.request_timeout);
     let started = logging::start(options.log_level).map_err(|_| Failure::Thread);
     let ended = started.and_then(|()| match (&options.health, &options.data) {
-        (Some(asked), _) => health_check::check(&options, asked),
+        (Some(address), _) => health_check::check(&options, address.as_ref()),
         (None, Some(place)) if options.dump => load::dump(place),
         _ if options.check => check(&options),
         _ => run(&options, inherited),

@@ -16,7 +16,7 @@ use clap::{
     ValueEnum, ValueHint,
 };
 use log::LevelFilter;
-pub(crate) use values::{Asked, BasePath, DataPlace, Endpoint, EtcdPlace};
+pub(crate) use values::{BasePath, DataPlace, Endpoint, EtcdPlace, ServiceAddress};
 use values::{
     parse_host, parse_mode, parse_origin, parse_size, parse_time, parse_url, parse_workers,
 };
@@ -121,9 +121,9 @@ pub(crate) struct Options {
     pub(crate) dump: bool,
 
     /// Ask the service there, or else at --listen, whether all is well
-    #[arg(long, value_name = "URL", num_args = 0..=1, default_missing_value = "")]
-    #[arg(value_parser = Asked::parse, conflicts_with_all = ["check", "dump"])]
-    pub(crate) health: Option<Asked>,
+    #[arg(long, value_name = "URL", value_parser = ServiceAddress::parse)]
+    #[arg(conflicts_with_all = ["check", "dump"])]
+    pub(crate) health: Option<Option<ServiceAddress>>,
 
     /// Logged once the service listens.
     #[arg(skip)]

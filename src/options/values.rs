@@ -113,33 +113,46 @@ impl fmt::Display for EtcdPlace {
     }
 }
 
-/// A host, perhaps with a port; etcd's for clients if there is none.
+/// Parses a member of etcd, which is a host, perhaps with a port.
 fn parse_member(text: &str) -> Option<String> {
     Host::parse(text.as_bytes())?;
-    let authority: Authority = text.parse().ok()?;
+    with_port(&text.parse().ok()?, 2379)
+}
+
+/// Gives host and port. `None` if the port is none.
+fn with_port(authority: &Authority, default: u16) -> Option<String> {
     match authority.port_u16() {
-        Some(port) if port > 0 => Some(text.to_owned()),
-        None if authority.as_str() == authority.host() => Some(format!("{text}:2379")),
+        Some(port) if port > 0 => Some(authority.to_string()),
+        None if authority.as_str() == authority.host() => Some(format!("{authority}:{default}")),
         _ => None,
     }
 }
 
-/// Whom `--health` asks.
+/// The service that `--health` asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
-    /// The service with the same options.
-    Own,
-    /// `http://`, a host, and perhaps a port and a base path, without slashes at its end; or
-    /// `unix:` and the path of a socket.
-    There(String),
+pub(crate) enum ServiceAddress {
+    /// The path of its socket.
+    Unix(PathBuf),
+    /// Host and port, and the base path without a slash at its end.
+    Http(String, String),
 }
 
-impl Asked {
-    pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
-        match text.parse() {
-            _ if text.is_empty() => Ok(Self::Own),
-            Ok(Endpoint::Unix(_)) => Ok(Self::There(text.to_owned())),
-            _ => parse_url(text).map(Self::There),
+impl ServiceAddress {
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        if let Ok(Endpoint::Unix(path)) = text.parse() {
+            return Ok(Self::Unix(path));
+        }
+        let (authority, base) = parse_service(text)
+            .map_err(|error| format!("{error}, or unix: and the path of its socket"))?;
+        Ok(Self::Http(authority, base))
+    }
+}
+
+impl fmt::Display for ServiceAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Http(authority, base) => write!(f, "http://{authority}{base}"),
         }
     }
 }
@@ -212,9 +225,14 @@ pub(super) fn parse_host(text: &str) -> Result<String, String> {
     is_valid.then(|| text.to_owned()).ok_or_else(|| fix.to_owned())
 }
 
-/// Parses the URL of `--follow`: `http://HOST`, perhaps with a port and the base path of the
-/// service there. Returns it without slashes at its end.
+/// Parses the URL of `--follow`. Returns it without slashes at its end.
 pub(super) fn parse_url(text: &str) -> Result<String, &'static str> {
+    parse_service(text).map(|_| text.trim_end_matches('/').to_owned())
+}
+
+/// Parses the URL of a service: `http://HOST`, perhaps with a port and the base path there. Returns
+/// host and port, and the base path without slashes at its end.
+fn parse_service(text: &str) -> Result<(String, String), &'static str> {
     const FORM: &str = "give the URL of a service, without user, query and fragment, as in \
                         http://colors.example.org:8080";
     const TLS: &str = "a service speaks no TLS: give the http:// URL of a tunnel or proxy on this \
@@ -222,10 +240,11 @@ pub(super) fn parse_url(text: &str) -> Result<String, &'static str> {
     let uri: Uri = text.parse().map_err(|_| FORM)?;
     let authority = uri.authority().ok_or(FORM)?;
     let is_plain = !text.contains(['@', '?', '#']) && !authority.host().is_empty();
-    let has_port = authority.as_str() == authority.host() || authority.port_u16().is_some();
-    match uri.scheme_str() {
-        Some("https") => Err(TLS),
-        Some("http") if is_plain && has_port => Ok(text.trim_end_matches('/').to_owned()),
+    match (uri.scheme_str(), with_port(authority, 80)) {
+        (Some("https"), _) => Err(TLS),
+        (Some("http"), Some(authority)) if is_plain => {
+            Ok((authority, uri.path().trim_end_matches('/').to_owned()))
+        }
         _ => Err(FORM),
     }
 }
@@ -450,6 +469,7 @@ mod tests {
             "http://a:",
             "http://a:x",
             "http://a:65536",
+            "http://a:0",
             "http://u:p@a",
             "http://a?b",
             "http://a#b",
@@ -463,6 +483,20 @@ mod tests {
         for text in ["https://a", "https://a:8443/api"] {
             assert!(parse_url(text).is_err_and(|error| error.contains("TLS")), "{text}");
         }
+    }
+
+    #[test]
+    fn a_service_is_a_url_or_a_socket() {
+        let parse = |text| ServiceAddress::parse(text).map(|address| address.to_string());
+        for (text, expected) in [
+            ("http://a", "http://a:80"),
+            ("HTTP://[::1]:8080/api/", "http://[::1]:8080/api"),
+            ("unix:/run/s", "unix:/run/s"),
+        ] {
+            assert_eq!(parse(text).as_deref(), Ok(expected));
+        }
+        let fix = "http://colors.example.org:8080, or unix: and the path of its socket";
+        assert!(parse("a:8080").is_err_and(|error| error.ends_with(fix)));
     }
 
     #[test]
