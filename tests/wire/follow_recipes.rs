@@ -357,7 +357,7 @@ import json, urllib.error, urllib.request
 class Answer:
     def __init__(self, answer):
         self.status_code, self.content = answer.status, answer.read()
-        # as they come through HAProxy
+        # as they come through some proxies
         self.headers = {name.lower(): value for name, value in answer.headers.items()}
     def json(self): return json.loads(self.content)
     def close(self): pass

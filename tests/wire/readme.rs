@@ -297,7 +297,6 @@ http.md: with more than 4 entity tags <- src/http/request.rs: WAIT_TAGS_MAX 4;
 http.md: with 2 KiB of path and fields <- src/http/request.rs: WAIT_BYTES_MAX 2048;
 http.md: up to 16 MiB within <- src/server/connection/sending.rs: LINGER_BYTES_MAX 16 * 1024 * 1024;
 http.md: Up to 100 empty lines <- src/http/parser.rs: EMPTY_LINES_MAX 100;
-http.md: which may be 20 s ago <- src/follower.rs: WAIT_TIME from_secs(20);
 http.md: fails or takes longer than 5 s <- src/store/storage_status.rs: HANG_TIME from_secs(5);
 http.md: has not answered for 5 s <- src/follow_status.rs: AWAY_TIME from_secs(5);
 limits.md: at most 8,192 connections <- src/server/limits.rs: CONNECTIONS_MAX 8192;

@@ -270,17 +270,6 @@ fn requests_pass_caddy_as_they_came() {
 }
 
 #[test]
-fn requests_pass_haproxy_as_they_came() {
-    let front = Front::start(8083, &["haproxy", "-db", "-f", "configuration"], |address, _| {
-        let site = block(PROXIES, "haproxy", "server colors");
-        let times =
-            "defaults\n    timeout connect 5s\n    timeout client 30s\n    timeout server 30s\n";
-        format!("{times}{}", site.replace(":443 ssl crt /etc/haproxy/colors.pem", address))
-    });
-    front.into_iter().for_each(Front::check);
-}
-
-#[test]
 fn a_backup_over_ssh_is_the_list_and_one_that_fails_leaves_the_old() {
     let (scratch, file, server) = Server::kept(r#"[{"name":"ink","value":"1"}]"#);
     server.ask("POST", "/colors", r#"{"name":"late","value":"2"}"#).expect_status(201);
