@@ -51,7 +51,8 @@ pub(crate) struct Options {
     pub(crate) seed: Option<PathBuf>,
 
     /// SQLite FILE, or etcd://HOST:PORT,.../KEY, for many services
-    #[arg(long, value_name = "FILE", value_parser = PathBufValueParser::new().try_map(DataPlace::parse))]
+    #[arg(long, value_name = "FILE")]
+    #[arg(value_parser = PathBufValueParser::new().try_map(DataPlace::parse))]
     pub(crate) data: Option<DataPlace>,
 
     /// Keep a copy of the list of the service there

@@ -62,8 +62,8 @@ impl AsFd for Listener {
     }
 }
 
-/// How many ports to try on both addresses of localhost, when the kernel picks the port of the
-/// first and somebody else may have it on the second. Hardly a port is in use on just one of them.
+/// How many ports to try with port 0 on localhost. The kernel picks one that is free on 127.0.0.1.
+/// It may be in use on `::1`, but few ports are in use on only one of the two.
 const PORTS_TRIED: usize = 16;
 
 /// Opens the listening sockets of an endpoint. `mode`: the permissions of a unix socket's file.
@@ -123,7 +123,7 @@ fn listen_on(address: SocketAddr, user_timeout: Duration) -> io::Result<Listener
     configure(socket, user_timeout)
 }
 
-/// Whether socket(2) or bind(2) failed because the kernel, or this host, does without IPv6.
+/// Whether socket(2) or bind(2) failed because the kernel, or this host, has no IPv6.
 fn is_without_ipv6(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL))
 }
@@ -197,9 +197,10 @@ impl SocketFile {
         // The new file has the mode of the socket less the umask (unix_bind_bsd in the kernel's
         // net/unix/af_unix.c). To change its mode by its path could follow a link.
         rustix::fs::fchmod(socket, Mode::from_raw_mode(mode))?;
-        // bind(2) fails if there is a file. No other start takes the new one for the stale one.
-        let _replacing = remove_stale(path, &address)?;
-        // The umask is that of the whole process. No other thread makes files by now.
+        // bind(2) fails if there is a file. The lock keeps another start from taking the new file for
+        // the stale one.
+        let _lock = remove_stale(path, &address)?;
+        // The umask is that of the whole process, but no other thread makes files yet.
         let umask = rustix::process::umask(Mode::empty());
         let bound = socket.bind(&address);
         rustix::process::umask(umask);

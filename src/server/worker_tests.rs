@@ -67,8 +67,8 @@ fn a_panic_is_answered_with_500_and_the_requests_behind_it_as_well() {
     counters.immediate.observe_each(u64::MAX, Duration::ZERO);
     counters.immediate.observe(Duration::from_secs(1));
     let color = "{\"name\":\"red\",\"value\":\"#f00\"}\n";
-    let message = "{\"error\":true,\"message\":\"the service failed on this request, its log says where; a change may have \
-         been made\"}\n";
+    let message = "{\"error\":true,\"message\":\"the service failed on this request, its log says \
+                   where; a change may have been made\"}\n";
     for (method, expected) in [("GET", message), ("HEAD", "")] {
         let requests = format!(
             "GET /colors/red HTTP/1.1\r\nHost: a\r\n\r\n\

@@ -20,8 +20,8 @@ use crate::store::StorageStatus;
 const FAMILIES: &str = "\
 colors_http_requests_total counter Responses by method and class of status; other: also what is no \
 request.
-colors_http_request_duration_seconds histogram Time to answer a request that the service has received; \
-durable: changes with --data, also those that leave nothing to save, such as a 404 or a 412.
+colors_http_request_duration_seconds histogram Time to answer a request that the service has \
+received; durable: changes with --data, also those that leave nothing to save, such as a 404 or a 412.
 colors_connections gauge Open connections.
 colors_connections_max gauge Connections above which stalled ones are closed.
 colors_requests_waiting gauge Requests that wait for a change of the list.
