@@ -3,8 +3,8 @@
 //!
 //! Services that follow one another in a loop have nobody who changes the list, and would take each
 //! other's lists forever. So the answer to a follower has, in Via, the services that the list has
-//! come through, each of which adds itself: in a loop, one comes twice. The list of a service that
-//! cannot know yet whether it is in a loop takes the place of no other.
+//! come through, each of which adds itself: in a loop, one comes twice. While a service does not
+//! know yet whether it is in a loop, no other service takes its list.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,12 +17,12 @@ use crate::random;
 /// holds a request, that is no failure.
 const AWAY_TIME: Duration = Duration::from_secs(5);
 
-/// Most failures that are logged in [`LOG_TIME`]. If there were more, one that lasts is logged when
-/// the time is over.
+/// Most failures that are logged in [`LOG_TIME`]. Further ones are left out. One that still lasts
+/// when the time is over is logged then.
 const LOGGED_MAX: u32 = 5;
 const LOG_TIME: Duration = Duration::from_secs(60);
 
-/// Stands in Via for the services before one that has no answer.
+/// Stands in Via for services that are not known: those before a service that has got no answer.
 const UNKNOWN: &str = "unknown";
 
 pub(crate) struct FollowStatus {

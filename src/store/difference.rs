@@ -3,9 +3,10 @@
 use super::Color;
 use super::color_list::{ColorList, Edit};
 
-/// How many edits are worth it, to come to a list of this many colors. To replace the list writes
-/// each color of it. Each edit, and the nodes of the list that it copies, take as much memory as
-/// several short colors. And a short list costs no edit for each color of a long one.
+/// The most edits that are worth it for a new list of this many colors. To replace the list writes
+/// each of its colors. An edit takes as much memory as several short colors, with the nodes of the
+/// list that it copies. So a short list is not worth an edit for each color of a long one that it
+/// replaces.
 fn edits_max(colors: usize) -> usize {
     colors.min(1024.max(colors / 32))
 }
@@ -16,8 +17,9 @@ fn edits_max(colors: usize) -> usize {
 ///
 /// Walks both lists in order, so that duplicates of a name are colors like any other. If a color of
 /// `old` has the name of the next color of `new`, it stays or gets the new value. Otherwise it is
-/// removed. What is left of `new` is appended. So the colors of `old` behind a color that only
-/// `new` has are removed, and appended again behind it.
+/// removed. What is left of `new` is appended. There is no edit that inserts: if `new` has a
+/// further color in the middle, all colors of `old` behind that place are removed, and appended
+/// again.
 pub(super) fn edits_between(old: &ColorList, new: &ColorList) -> Option<Vec<Edit>> {
     let most = old.len().min(new.len());
     let pairs = old.iter().zip(new.iter());

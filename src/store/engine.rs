@@ -19,14 +19,14 @@ pub(crate) trait Engine: Send {
     /// Returns the list if others have changed it. Call it between saves.
     fn poll(&mut self, known: &ColorList) -> Result<Option<Refresh>, StorageError>;
 
-    /// Adds the edits of one change to the save, in which they follow those that have led to this
-    /// list.
+    /// Adds the edits of one change to the save. `list`: the list before these edits, with the
+    /// edits of the save that were added earlier.
     fn write(&mut self, edits: &[Edit], list: &ColorList) -> Result<Written, StorageError>;
 
     /// Makes durable what was written since [`Engine::begin`], all or nothing. `version`: the list
-    /// to which that leads. If nothing was written, finds out whether others have changed the list.
-    /// If this fails, nothing of the save is in the list, now or later, unless the error says that
-    /// it may be.
+    /// to which that leads. If nothing was written, only finds out whether others have changed the
+    /// list: if so, that is a conflict. If a commit fails, nothing of the save is in the list, now
+    /// or later, unless the error says that it may be.
     fn commit(&mut self, version: &ColorList) -> Result<Commit, StorageError>;
 
     /// Discards what was written and not committed.
@@ -37,8 +37,7 @@ pub(crate) trait Engine: Send {
         None
     }
 
-    /// Ends the use of the storage. Fails with the reason why more than the storage is needed to
-    /// have the list.
+    /// Closes the storage. Fails with the reason why the storage alone may not be the whole list.
     fn close(self: Box<Self>) -> Result<(), String>;
 }
 
@@ -55,7 +54,8 @@ pub(crate) struct Save {
 pub(crate) enum Begun {
     /// The save has begun.
     Ready(Option<Refresh>),
-    /// Another program keeps the storage locked. Call `begin` again: the engine ends the wait.
+    /// Another program keeps the storage locked. Call `begin` again. It fails once the engine has
+    /// waited for too long.
     Locked(Option<Refresh>),
 }
 
@@ -71,8 +71,8 @@ pub(crate) enum Written {
 /// What came of a commit.
 pub(crate) enum Commit {
     Done,
-    /// Others have changed the list since the save began, and nothing was saved. Roll back and begin
-    /// again: `begin` returns what they have made of the list.
+    /// Others have changed the list since the save began, and nothing was saved. Roll back and
+    /// begin again: `begin` returns what they have made of the list.
     Conflict,
 }
 
@@ -90,8 +90,8 @@ pub(crate) struct StorageError {
     pub(super) message: String,
     /// What clients learn: a cause without details, and whether the change may be there after all.
     pub(crate) for_clients: String,
-    /// The list that readers have may be out of date. Then nobody can say that a color is not there,
-    /// or that a change would change nothing.
+    /// The list that readers have may be out of date. Then nobody can say that a color is not
+    /// there, or that a change would change nothing.
     pub(super) may_be_outdated: bool,
 }
 

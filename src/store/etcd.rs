@@ -19,27 +19,27 @@
 //! - `KEY/list`: a snapshot, which is the whole list as it was after entry N.
 //!
 //! A start reads the snapshot, and the entries behind it. The log has the entries since the
-//! snapshot before the last one, so that who asks late for the outcome of a commit still finds it.
-//! etcd keeps every value that a key ever had until it is told to compact, which the service that
-//! puts a snapshot does. Compaction is for all keys: who reads the
-//! history of other keys needs another etcd.
+//! snapshot before the last one, so that a service that asks late what came of its commit still
+//! finds it. etcd keeps every value that a key ever had until it is told to compact, which the
+//! service that puts a snapshot does. Compaction is for all keys: whoever reads the history of
+//! other keys needs another etcd.
 //!
 //! # Transactions
 //!
 //! Whoever knows the list up to entry N commits by one transaction: if entry N still has the
 //! revision that is known and there is no entry N+1, put entry N+1. Otherwise it reads what is
 //! there from entry N on. So of several services one is first, and the others get what they have
-//! missed, decide again, and try again. Both conditions are needed: who is far behind finds no
-//! entry N+1 either, once the log was cut.
+//! missed, decide again, and try again. Both conditions are needed: once the log was cut, a service
+//! that is far behind finds no entry N+1 either.
 //!
 //! - **A lost answer.** The same transaction is sent again, to any member. If it is refused, the id
 //!   in entry N+1 says whether the first one had succeeded. If no member answers in time, the
-//!   change may be in the list, now or later. Later is over when there is any entry N+1, so the
-//!   next save first puts an empty one.
-//! - **A refusal** (404, 412) or a change that changes nothing is a transaction that puts nothing:
-//!   the list is the newest one, and not only the newest that is known here.
+//!   change may be in the list, now or later. It cannot be made any more once there is another
+//!   entry N+1. So the next save first puts one without edits, the fence.
+//! - **A refusal** (404, 412), or the answer to a change that changes nothing, is confirmed first:
+//!   a transaction that puts nothing shows that the list here is the newest one.
 //! - **A snapshot** is a commit without edits that also puts `KEY/list` and deletes the entries
-//!   before the snapshot of before.
+//!   before the previous snapshot.
 //! - **The first start** puts snapshot and entry 0 if there is no `KEY/list`.
 
 mod error;

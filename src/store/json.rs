@@ -170,7 +170,7 @@ fn with_hex(error: JsonError, content: &[u8]) -> JsonError {
 }
 
 /// Parses JSON. For content that is no JSON at all, such as CSV, the message of the parser does not
-/// help. `needs` and `form` are parts of the message in its place.
+/// help. `needs` and `form` are parts of the message that is given instead.
 fn parse<'a, T: Deserialize<'a>>(
     content: &'a [u8],
     needs: &str,

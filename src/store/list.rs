@@ -8,20 +8,21 @@ use std::time::Instant;
 use super::{Change, Color, ColorList, Edit, Outcome};
 use crate::representation::Representation;
 
-/// How often [`SharedList::change_list`] tries a change. Each try decides without the lock, and is
-/// in vain if the list has changed meanwhile.
+/// How often [`SharedList::change_list`] tries a change. A try decides without the lock. If the
+/// list has changed by the time it is over, it was in vain.
 const TRIES_MAX: usize = 3;
 
 pub(crate) struct SharedList {
     current: Mutex<ColorList>,
-    /// What [`SharedList::envelope_since`] last returned, and when it began to read that version.
+    /// The envelope that [`SharedList::envelope_since`] has made last, and when it took the version
+    /// of that.
     latest: Mutex<(Instant, Weak<Representation>)>,
     notify: ChangeListener,
 }
 
-/// Called after each new version is there to be read, with the edits that have led to it. That
-/// is [`Edit::ReplaceAll`] if another program has changed the list, or where a new list has too
-/// little in common with the one before.
+/// Called after each new version is published, with the edits that lead to it from the version
+/// before. [`Edit::ReplaceAll`] is among them if the edits are not known, as when another program
+/// has changed the list, or if they would be too many.
 pub(crate) type ChangeListener = Box<dyn Fn(&[Edit]) + Send + Sync>;
 
 impl SharedList {
@@ -68,8 +69,9 @@ impl SharedList {
         Some(Arc::clone(short.envelope()))
     }
 
-    /// The envelope of a version that is not older than this time. So of many requests that wait
-    /// for one envelope, the first has it made. On one thread at a time.
+    /// The envelope of the version that is current now, or was at some time since `since`. So many
+    /// requests that wait for the envelope of a long list get one that is made once. Call it on one
+    /// thread: a second one would wait until the first has made the envelope.
     pub(crate) fn envelope_since(&self, since: Instant) -> Arc<Representation> {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         let (read_at, envelope) = &*latest;
@@ -154,8 +156,8 @@ impl SharedList {
         self.publish(colors.clone(), &[Edit::ReplaceAll(colors)]);
     }
 
-    /// Publishes the version to which these edits have led. A change of another thread that the
-    /// version does not have is lost.
+    /// Publishes the version to which these edits lead. Overwrites what other threads have
+    /// published since the version was cloned.
     pub(super) fn publish(&self, version: ColorList, edits: &[Edit]) {
         let before = { replace(&mut *self.lock(), version) };
         (self.notify)(edits);

@@ -11,11 +11,11 @@ use super::StorageError;
 use crate::logging::log_change;
 use crate::metrics::StorageMetrics;
 
-/// A save or a look for commits of other programs that takes longer is a fault until it ends. Each
-/// try to get the write lock starts the time again, so only the last one counts.
+/// A save or a poll that takes longer than this counts as a fault until it ends. While a save waits
+/// for another program, the time begins anew with each try.
 const HANG_TIME: Duration = Duration::from_secs(5);
 
-/// What `/health` and the log say when a save or a look fails; the cause follows.
+/// What `/health` and the log say when a save or a poll fails. The cause follows.
 const FAILED: &str = "changes cannot be saved";
 
 #[derive(Default)]
@@ -24,14 +24,17 @@ pub(crate) struct StorageStatus {
     pub(crate) metrics: StorageMetrics,
 }
 
-/// How saves, and looks for commits of other programs, have gone so far.
+/// The last save or poll, and what is known of those before. A poll is [`Engine::poll`].
+///
+/// [`Engine::poll`]: super::engine::Engine::poll
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Progress {
-    /// Why the last save or look failed; `None` if it succeeded.
+    /// Why the last save or poll failed; `None` if it succeeded.
     pub(crate) failure: Option<StorageError>,
-    /// When the save or look that is under way began, or last began to wait for the write lock.
+    /// When the save or poll that is under way began, or when it last tried to get the lock for
+    /// which it waits; `None` if none is under way.
     begun: Option<Instant>,
-    /// What is wrong although saves succeed.
+    /// What is wrong although saves succeed: they will fail later.
     lasting: Option<StorageError>,
     /// When changes were last saved; `None` before the first since the start.
     pub(crate) saved: Option<SystemTime>,
@@ -46,7 +49,7 @@ impl StorageStatus {
         self.lock().clone()
     }
 
-    /// Why the last save or look failed, or that the one under way hangs; `None` if all is well.
+    /// Why the last save or poll failed, or that the one under way hangs; `None` if all is well.
     pub(crate) fn fault(&self) -> Option<String> {
         let now = self.now();
         if let Some(failure) = now.failure {
@@ -58,18 +61,18 @@ impl StorageStatus {
         hangs.or(now.lasting.map(|lasting| lasting.to_string()))
     }
 
-    /// How long the save or look that is under way has taken; zero if none is.
+    /// How long the save or poll that is under way has taken; zero if none is.
     pub(crate) fn elapsed(&self) -> Duration {
         self.lock().begun.map_or(Duration::ZERO, |begun| begun.elapsed())
     }
 
-    /// Starts the time of a save or look; again while a save waits for another program.
+    /// Begins the time of a save or poll anew.
     pub(crate) fn restart_clock(&self) {
         self.lock().begun = Some(Instant::now());
     }
 
-    /// Runs a save or a look, notes when it began and whether it failed, and reports that to the
-    /// log. A panic counts as a failure.
+    /// Runs a save or a poll. Notes when it began and whether it failed, and logs a failure and the
+    /// first success after it. A panic is a failure.
     pub(crate) fn supervise<T>(
         &self,
         run: impl FnOnce() -> Result<T, StorageError>,
@@ -90,7 +93,7 @@ impl StorageStatus {
         result
     }
 
-    /// Notes what is wrong although saves succeed.
+    /// Notes what is wrong although saves succeed, and logs it if that has changed.
     pub(crate) fn note_lasting(&self, lasting: Option<StorageError>) {
         let before = replace(&mut self.lock().lasting, lasting.clone());
         let failed = "changes are saved, but will not be for long";

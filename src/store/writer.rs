@@ -20,8 +20,8 @@ use crate::logging;
 /// a commit for about this long, and longer while the storage is busy.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// When the changes of one commit have taken longer than this to make, the others are left for the
-/// next commit, so that the outcomes of the first changes come soon.
+/// How long the writer makes changes for one commit. The rest is left for the next commit, so that
+/// the outcomes of the first changes come soon.
 const COMMIT_TIME: Duration = Duration::from_millis(50);
 
 /// What the store sends to the writer.
@@ -68,8 +68,8 @@ impl Writer {
 
     /// Saves changes until it is told to close, or until all clones of the store are dropped.
     pub(crate) fn run(self) {
-        // `supervise` catches a panic in a save. After any other panic, no change would be saved
-        // any more, and those who wait for an outcome would wait forever.
+        // `supervise` catches a panic in a save or a poll. After any other panic, nothing would be
+        // saved any more, and those who wait for an outcome would wait forever.
         if catch_unwind(AssertUnwindSafe(|| self.save_until_closed())).is_err() {
             logging::end(Some(&StorageError::panicked()));
             exit(1);

@@ -10,9 +10,7 @@ use super::format::{
     Keys, LogEntry, Purpose, snapshot_bytes, snapshot_bytes_after, write_edits, write_entry,
     write_snapshot,
 };
-use super::gateway::{
-    Gateway, KeyValue, Txn, WatchResponse, compare, delete_range, get, put, range,
-};
+use super::gateway::{Gateway, KeyValue, Txn, WatchResponse, compare, delete_range, put, range};
 use super::position::{Position, RANGE_KEYS_MAX};
 use super::watch::LogWatch;
 use crate::random;
@@ -35,8 +33,8 @@ const LATE_SAVE_TIME: Duration = Duration::from_millis(500);
 /// answers again. Changes that come meanwhile wait for it.
 const POLL_TIME: Duration = Duration::from_secs(2);
 
-/// If etcd has answered within this time, a poll asks only the watch. Less than the time between two
-/// polls of an idle writer.
+/// If etcd has answered within this time, a poll asks only the watch. Less than the time between
+/// two polls of an idle writer.
 const ANSWERED_TIME: Duration = Duration::from_millis(900);
 
 /// Most bytes of a snapshot, and of the edits of one commit. etcd takes requests of 1.5 MiB
@@ -45,8 +43,8 @@ const ANSWERED_TIME: Duration = Duration::from_millis(900);
 const LIST_BYTES_MAX: usize = 1_350_000;
 const EDITS_BYTES_MAX: usize = 1_500_000;
 
-/// A snapshot is due after so many entries, or when they have this many bytes more than the list: a
-/// start reads them all, and etcd keeps them in memory.
+/// A snapshot is due after this many entries, or when the entries have this many bytes more than
+/// the list. A start reads all entries since the snapshot, and etcd keeps them in memory.
 const ENTRIES_MAX: u64 = 1000;
 const ENTRIES_BYTES_MAX: usize = 1024 * 1024;
 
@@ -79,7 +77,7 @@ pub(crate) struct EtcdEngine {
     contended: Option<Instant>,
     /// The next save does not begin before.
     paused_until: Instant,
-    /// When the save ends its tries.
+    /// When the save that has begun gives up.
     deadline: Instant,
     /// Why the last snapshot was refused, and when; `None` if it was not.
     snapshot_failure: Option<(EtcdError, Instant)>,
@@ -143,8 +141,8 @@ impl EtcdEngine {
         Ok((engine, list, is_new, watch))
     }
 
-    /// The transaction that does this if the position is still the last one, and else reads what is
-    /// there from it on.
+    /// A transaction: `success` if the position is still the last one, or else a range from the
+    /// position on.
     fn txn(&self, success: Vec<serde_json::Value>) -> Txn {
         let entry = self.keys.entry(self.position.number);
         let compare = vec![
@@ -155,8 +153,8 @@ impl EtcdEngine {
         Txn { compare, success, failure }
     }
 
-    /// Puts the next entry, which leads to this list. If others were faster, takes what they have
-    /// put.
+    /// Puts the next entry, which leads to this list. If another service has put that entry, takes
+    /// what others have put.
     fn put(
         &mut self,
         list: &ColorList,
@@ -209,7 +207,7 @@ impl EtcdEngine {
         let is_snapshot = purpose == Purpose::Snapshot;
         self.position.advance(list.clone(), revision, value.len(), is_snapshot);
         if found.len() > 1 {
-            // This entry is in, whatever comes of those behind it: they come again.
+            // The commit is made, even if this fails: the entries behind it come again.
             let _ = self.take(found, deadline);
         }
         Ok(Commit::Done)
@@ -239,7 +237,7 @@ impl EtcdEngine {
         }
     }
 
-    /// Asks etcd whether the position is the last one, and takes what there is behind it.
+    /// Asks etcd whether the position is the last one. If not, takes the entries behind it.
     fn refresh(&mut self, deadline: Instant) -> Result<Commit, EtcdError> {
         let response = self.gateway.txn(&self.txn(Vec::new()), deadline)?;
         self.answered = Instant::now();
@@ -283,8 +281,8 @@ impl EtcdEngine {
         (!is_known).then(|| Refresh { list, edits: take(&mut self.edits) })
     }
 
-    /// Puts a snapshot if one is due. Fails if etcd does not answer; if it refuses the snapshot
-    /// alone, [`Engine::fault`] says so.
+    /// Puts a snapshot if one is due. Fails if etcd does not answer. If etcd refuses the snapshot,
+    /// this is no failure, and [`Engine::fault`] says so.
     fn put_snapshot_if_due(&mut self, deadline: Instant) -> Result<(), EtcdError> {
         let Position { list, number, snapshot, bytes, .. } = &self.position;
         let is_due =
@@ -310,7 +308,8 @@ impl EtcdEngine {
     }
 }
 
-/// Makes the list at a key, unless there is one. Returns whether it has made it.
+/// Makes the list at a key, unless there is one. Returns whether it has made it. That is false also
+/// if it has and the answer was lost.
 fn create(
     gateway: &mut Gateway,
     keys: &Keys,
@@ -320,20 +319,15 @@ fn create(
     if snapshot_bytes(seed) > LIST_BYTES_MAX {
         return Err(EtcdError::ListTooLong(LIST_BYTES_MAX));
     }
-    let (first, id) = (keys.entry(0), random::id());
     let success = vec![
         put(&keys.list(), &write_snapshot(0, seed)),
-        put(&first, &write_entry(&id, Purpose::Snapshot, b"")),
+        put(&keys.entry(0), &write_entry(&random::id(), Purpose::Snapshot, b"")),
         // Left by a list whose snapshot somebody has deleted.
         delete_range(&keys.entry(1), &keys.log_end()),
     ];
     let compare = vec![compare(&keys.list(), 0)];
-    let failure = vec![get(&first)];
-    let response = gateway.txn(&Txn { compare, success, failure }, deadline)?;
-    // If the answer to the first try was lost, the second one finds what that has made.
-    let is_own =
-        |found: &KeyValue| LogEntry::read(&first, &found.value).is_ok_and(|it| it.id == id);
-    Ok(response.succeeded || response.into_kvs().iter().any(is_own))
+    let txn = Txn { compare, success, ..Txn::default() };
+    Ok(gateway.txn(&txn, deadline)?.succeeded)
 }
 
 impl Engine for EtcdEngine {

@@ -43,14 +43,14 @@ impl Keys {
 /// The value of an entry.
 #[derive(Deserialize)]
 pub(super) struct LogEntry {
-    /// Which attempt has put it.
+    /// Names the attempt that has put it. Random.
     pub(super) id: String,
     /// Whether a snapshot was put with it.
     pub(super) is_snapshot: bool,
     edits: Vec<WrittenEdit>,
 }
 
-/// An edit as it is written. Which one it is depends on the list.
+/// An edit as it is written.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum WrittenEdit {

@@ -30,8 +30,8 @@ const LEAST_TIME: Duration = Duration::from_millis(250);
 /// The pause after all members were asked in vain.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Longest answer in bytes: a range of [`RANGE_KEYS_MAX`](super::position::RANGE_KEYS_MAX) entries in
-/// base64.
+/// Longest answer in bytes: a range of entries in base64, see
+/// [`RANGE_KEYS_MAX`](super::position::RANGE_KEYS_MAX).
 const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Asks the members of etcd.
@@ -41,13 +41,14 @@ pub(super) struct Gateway {
     members: Vec<String>,
     /// The place of the member to ask next.
     current: usize,
-    /// Why each member failed, since one of them has answered last. A call may have time to ask one
-    /// of them alone, and each failure that differs from the one before is logged.
+    /// Why each member failed, since the last answer of any of them. Kept between calls: a call may
+    /// have time for one member alone, and the log gets a line for each reason that differs from
+    /// the one before.
     reasons: Vec<String>,
 }
 
-/// A transaction: what to do if all comparisons hold, and what if not. It is a linearizable read if
-/// it puts and deletes nothing.
+/// A transaction: what to do if all comparisons hold, and what to do if not. If it puts and deletes
+/// nothing, it is a linearizable read.
 #[derive(Default, Serialize)]
 pub(super) struct Txn {
     pub(super) compare: Vec<Value>,
@@ -200,40 +201,29 @@ impl Gateway {
         Self::with_piece_time(&self.members, time)
     }
 
-    /// Makes the next request go to another member than the last one, which has failed.
+    /// Sends the next request to another member: this one has failed.
     fn next_member(&mut self) {
         self.current = (self.current + 1) % self.members.len();
     }
 
-    /// Has a transaction made. Sends it again, to one member after the other, until one answers or
-    /// the deadline has passed. So it may be made twice, unless its comparisons prevent that.
+    /// Has etcd make a transaction. If a member does not answer, sends it to the next one, until
+    /// one answers or the deadline has passed. So it may be made twice, unless its comparisons
+    /// prevent that.
     pub(super) fn txn(&mut self, txn: &Txn, deadline: Instant) -> Result<TxnResponse, EtcdError> {
         let is_read = txn.success.iter().all(|request| request.get("request_range").is_some());
         let request = serde_json::to_vec(txn).expect("it is made of strings");
-        let read = json!({"compare": txn.compare, "failure": txn.failure}).to_string();
         let mut may_be_done = false;
         for tries in 1.. {
             let left = deadline.saturating_duration_since(Instant::now()).max(LEAST_TIME);
-            let post = |request| self.post::<TxnResponse>(self.current, "kv/txn", request, left);
-            let mut outcome = post(&request);
-            if !is_read && matches!(outcome, Err(CallFailure::Final(EtcdError::NoSpace))) {
-                // etcd also answers this when a transaction makes its database reach the quota: then
-                // it has made the transaction. So this reads whether the comparisons still hold.
-                outcome = match post(read.as_bytes()) {
-                    Ok(response) if response.succeeded => {
-                        Err(CallFailure::Final(EtcdError::NoSpace))
-                    }
-                    Ok(response) => {
-                        may_be_done = true;
-                        Ok(response)
-                    }
-                    Err(failure) => Err(CallFailure::MayBeDone(failure.reason())),
-                };
+            let mut result = self.post::<TxnResponse>(self.current, "kv/txn", &request, left);
+            if !is_read && matches!(result, Err(CallFailure::Final(EtcdError::NoSpace))) {
+                result = self.read_after_no_space(txn, left);
             }
-            let failure = match outcome {
-                Ok(response) => {
+            let failure = match result {
+                Ok(mut response) => {
                     self.reasons.iter_mut().for_each(String::clear);
-                    return Ok(TxnResponse { was_in_doubt: may_be_done, ..response });
+                    response.was_in_doubt |= may_be_done;
+                    return Ok(response);
                 }
                 Err(CallFailure::Final(error)) if !may_be_done => return Err(error),
                 Err(failure) => failure,
@@ -250,6 +240,17 @@ impl Gateway {
         }
         let (cause, details) = self.explain();
         Err(EtcdError::Unavailable { cause, details, may_be_there: may_be_done })
+    }
+
+    /// Reads whether the comparisons of a transaction hold for which etcd had no room. It says so
+    /// also when the transaction makes its database reach the quota, and then has made it.
+    fn read_after_no_space(&self, txn: &Txn, time: Duration) -> Result<TxnResponse, CallFailure> {
+        let read = json!({"compare": txn.compare, "failure": txn.failure}).to_string();
+        match self.post::<TxnResponse>(self.current, "kv/txn", read.as_bytes(), time) {
+            Ok(response) if response.succeeded => Err(CallFailure::Final(EtcdError::NoSpace)),
+            Ok(response) => Ok(TxnResponse { was_in_doubt: true, ..response }),
+            Err(failure) => Err(CallFailure::MayBeDone(failure.reason())),
+        }
     }
 
     /// Why no member has answered: that they have no leader, or else what each has done.
@@ -342,8 +343,8 @@ impl Gateway {
     }
 }
 
-/// Why a request has no answer. Equal failures have equal texts: only a text that differs from the
-/// one before is logged.
+/// Why a request has no answer. Leaves out what differs each time, such as the text of a malformed
+/// answer: the log gets a line for each reason that differs from the one before.
 fn classify(error: Error) -> CallFailure {
     let is_unknown = |error: &Error| match error {
         Error::HostNotFound | Error::Timeout(Timeout::Resolve) => true,
@@ -355,7 +356,6 @@ fn classify(error: Error) -> CallFailure {
         Error::Timeout(Timeout::Connect) => {
             CallFailure::NotDone("does not answer in time".to_owned())
         }
-        Error::ConnectionFailed => CallFailure::NotDone("cannot be reached".to_owned()),
         Error::Io(error) if error.kind() == ErrorKind::ConnectionRefused => {
             CallFailure::NotDone("refuses the connection".to_owned())
         }

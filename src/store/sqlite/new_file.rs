@@ -80,7 +80,8 @@ fn make(
     }
     // SQLite would apply to the new FILE what an earlier FILE has left in these files.
     remove_beside(path)?;
-    // Otherwise a power cut could bring them back, and what the trial has removed.
+    // Otherwise a power cut could bring these back, and those that SQLite has made and removed
+    // while the new file was open.
     sync_directory(path)?;
     let failed = |error| DatabaseError::refused("make", &new.path, &error);
     let is_renamed = rename(&new.path, path, empty).map_err(failed)?;

@@ -151,8 +151,8 @@ impl WalFiles {
         self.whole_file = self.whole_file.max(file);
         self.whole_wal = self.whole_wal.max(wal);
         self.shm.check()?;
-        // What FILE-wal has, and once each page that the save changes. A save without new text
-        // cannot change more pages than FILE and FILE-wal have.
+        // A save adds each page that it changes to FILE-wal once. Without new text, it cannot
+        // change more pages than FILE and FILE-wal have.
         self.wal_bytes_max = wal + (file + wal);
         self.allocate_for(0)
     }
@@ -187,8 +187,8 @@ impl WalFiles {
         self.wal.there().map_or(u64::MAX, |wal| wal.len())
     }
 
-    /// Makes room in FILE-shm for this many more bytes of text in a save. Reckons with twice as
-    /// many bytes of pages, which need not be full.
+    /// Makes room in FILE-shm for this many more bytes of text in a save. Counts twice as many
+    /// bytes of pages, since pages need not be full.
     pub(super) fn allocate_for(&mut self, text: u64) -> Result<(), DatabaseError> {
         self.wal_bytes_max += 2 * text;
         self.shm.allocate(self.wal_bytes_max)
