@@ -18,9 +18,9 @@ const COLOR_FORM: &str = r##"an object, as in {"name":"red","value":"#f00"}"##;
 const LIST_FORMS: &str = "an array of colors, as in [{\"name\":\"red\",\"value\":\"#f00\"}], \
                           or an object with it as \"data\"";
 
-/// What makes a list of two other forms that are common, for messages; also in docs/http.md.
+/// What makes a list of two other forms that are common, by jq, for messages; also in docs/http.md.
 /// Without double quotes, which would be escaped in a response.
-const FROM_HEX: &str = "jq 'map({name, value: .hex})' makes it of \"hex\"";
+const FROM_HEX: &str = "map({name, value: .hex})";
 const FROM_MAP: &str = "jq 'to_entries | map({name: .key, value})' makes one of a map";
 
 /// The verb in messages about the content of a request.
@@ -151,8 +151,12 @@ fn list(content: &[u8], needs: &str) -> Result<ColorList, JsonError> {
         data: Option<ColorList>,
     }
     let list = match first_byte(content) {
-        Some(b'{') => parse::<Envelope>(content, needs, LIST_FORMS)?.data,
-        _ => Some(parse(content, needs, LIST_FORMS).map_err(|error| with_hex(error, content))?),
+        Some(b'{') => {
+            parse::<Envelope>(content, needs, LIST_FORMS)
+                .map_err(|error| with_hex(error, content, ".data | "))?
+                .data
+        }
+        _ => Some(parse(content, needs, LIST_FORMS).map_err(|error| with_hex(error, content, ""))?),
     };
     list.ok_or_else(|| {
         let reason = format!("this is no list of colors; {needs} {LIST_FORMS}; {FROM_MAP}");
@@ -160,13 +164,14 @@ fn list(content: &[u8], needs: &str) -> Result<ColorList, JsonError> {
     })
 }
 
-/// The error of an array, with what to do if its colors have the value as `hex`.
-fn with_hex(error: JsonError, content: &[u8]) -> JsonError {
+/// The error of an array, with what to do if its colors have the value as `hex`. `way` leads to the
+/// array in jq.
+fn with_hex(error: JsonError, content: &[u8], way: &str) -> JsonError {
     let has_hex = content.windows(5).any(|key| key == b"\"hex\"");
     if !has_hex || !error.reason.ends_with(": missing field `value`") {
         return error;
     }
-    JsonError::without_place(format!("{}; {FROM_HEX}", error.reason))
+    JsonError::without_place(format!("{}; jq '{way}{FROM_HEX}' makes it of \"hex\"", error.reason))
 }
 
 /// Parses JSON. For content that is no JSON at all, such as CSV, the message of the parser does not
@@ -457,7 +462,13 @@ mod tests {
             (r#"{"data":[],"x":}"#, "not valid JSON: expected value at line 1 column 16"),
             (
                 r##"[{"name":"a","value":"1"},{"name":"red","hex":"#f00"}]"##,
-                &format!("color 2: missing field `value`; {FROM_HEX}"),
+                &format!("color 2: missing field `value`; jq '{FROM_HEX}' makes it of \"hex\""),
+            ),
+            (
+                r##"{"data":[{"name":"red","hex":"#f00"}]}"##,
+                &format!(
+                    "color 1: missing field `value`; jq '.data | {FROM_HEX}' makes it of \"hex\""
+                ),
             ),
             (r##"[{"hex":"#f00"}]"##, "color 1: missing field `name` at line 1 column 15"),
             (
