@@ -83,9 +83,9 @@ const FILES: &str = concat!(
 /// After a change of style or script, a test below tells the new hash.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'self' 'sha256-",
-    "8mmyWkD1sGx3NVJH+dU7lt2AZSFzCXrMde1Tses1imM=",
+    "x+oW+/TNOZWFfaidRIng5SlBvjBuOQBr7hPXvEgdcS4=",
     "'; style-src 'sha256-",
-    "SxZSlg+9Vtxpm9hHFN3RV9h+KsCbI8SdxQs3RLCnIxE=",
+    "f1GdhQO3C1MchcIu3SpSJp0K3cNK/aW6Kaj3CuPOXdE=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 );

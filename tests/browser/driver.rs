@@ -62,8 +62,6 @@ impl Lease {
         };
         let browser = idle.inspect(Browser::forget).unwrap_or_else(|| Browser::start(None));
         browser.resize(1440, 900);
-        // what glides may be elsewhere when it is clicked
-        browser.prefer("prefers-reduced-motion", "reduce");
         lease.0 = Some(browser);
         lease
     }
@@ -338,7 +336,7 @@ impl Browser {
         );
     }
 
-    /// Sets a preference of the person: `prefers-color-scheme`, `prefers-reduced-motion`.
+    /// Sets a preference of the person: `prefers-color-scheme`.
     pub(crate) fn prefer(&self, feature: &str, value: &str) {
         self.devtools(
             "Emulation.setEmulatedMedia",

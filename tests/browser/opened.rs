@@ -1,4 +1,4 @@
-//! A color opened: its forms, its contrast and its neighbors; and the page on paper.
+//! A color opened: its forms and its contrast; and the page on paper.
 
 use base64::Engine as _;
 use serde_json::{Value, json};
@@ -90,8 +90,8 @@ fn what_is_no_color_is_opened_without_other_forms_and_copied() {
     let _server =
         browser.show(Server::with_seed(r#"[{"name":"Brand","value":"see the book"}]"#, &[]));
     browser.open_color("Brand");
-    let seen = "return ['title', 'formats', 'contrast', 'near'].map(id => document.getElementById(id).checkVisibility())";
-    assert_eq!(browser.run(seen), json!([true, true, false, false]));
+    let seen = "return ['title', 'formats', 'contrast'].map(id => document.getElementById(id).checkVisibility())";
+    assert_eq!(browser.run(seen), json!([true, true, false]));
     browser.click("#formats :only-child");
     browser.expect_text("#said", "Copied see the book");
 }
@@ -170,49 +170,6 @@ fn an_open_color_has_an_address_that_a_link_opens_and_back_closes() {
 }
 
 #[test]
-fn a_swipe_leads_to_the_next_color() {
-    let Some(browser) = browse() else { return };
-    browser.resize_as(390, 844, true);
-    let _server = browser.show(Server::start(&[]));
-    browser.open_color("tomato");
-    for ((x, y), expected) in [
-        ((-150, 10), "turquoise"),
-        ((150, 10), "tomato"),
-        ((-40, 0), "tomato"),
-        ((60, 150), "tomato"),
-    ] {
-        for (kind, points) in [
-            ("touchStart", json!([{"x": 200, "y": 60}])),
-            ("touchMove", json!([{"x": 200 + x, "y": 60 + y}])),
-            ("touchEnd", json!([])),
-        ] {
-            browser
-                .devtools("Input.dispatchTouchEvent", json!({"type": kind, "touchPoints": points}));
-        }
-        browser.expect_text("#title", expected);
-    }
-}
-
-#[test]
-fn neighbors_are_the_nearest_have_names_and_lead_there() {
-    let Some(browser) = browse() else { return };
-    let _server = browser.show(Server::start(&[]));
-    let around = "return [...document.querySelectorAll('#neighbors button')].map(button => button.innerText)";
-    browser.open_color("rebeccapurple");
-    let purples = ["darkslateblue", "purple", "darkmagenta", "indigo", "slateblue", "darkorchid"];
-    assert_eq!(browser.run(around), json!(purples));
-    browser.click("#neighbors button:nth-child(5)");
-    browser.expect_text("#title", "slateblue");
-    browser.click("#opened .close");
-    // alpha counts where all else is equal
-    let seed = r##"[{"name":"red","value":"#ff0000"},{"name":"half","value":"#ff000080"},{"name":"most","value":"#ff0000c0"},
-        {"name":"text","value":"see the book"},{"name":"pink","value":"pink"}]"##;
-    let _server = browser.show(Server::with_seed(seed, &[]));
-    browser.open_color("red");
-    assert_eq!(browser.run(around), json!(["most", "half", "pink"]));
-}
-
-#[test]
 fn every_pointer_is_told_how_to_copy_and_keys_that_copy_type_in_a_field_and_are_not_shown_there() {
     const SEEN: &str =
         "const {content} = getComputedStyle(document.querySelector('#formats'), '::before');
@@ -237,19 +194,6 @@ fn every_pointer_is_told_how_to_copy_and_keys_that_copy_type_in_a_field_and_are_
     browser.open(&server);
     browser.open_color("red");
     assert_eq!(browser.run(SEEN), json!([false, "\"Tap to copy\""]));
-}
-
-#[test]
-fn tiles_move_when_they_are_sorted_unless_somebody_prefers_that_they_do_not() {
-    let Some(browser) = browse() else { return };
-    for (motion, moves) in [("reduce", false), ("no-preference", true)] {
-        let server = Server::start(&[]);
-        browser.prefer("prefers-reduced-motion", motion);
-        browser.open(&server);
-        let moving = "const order = document.querySelector('#order'); order.value = 'hue'; order.onchange(); return document.getAnimations().length > 100";
-        assert_eq!(browser.run(moving), moves);
-        browser.until("return !document.getAnimations().length");
-    }
 }
 
 #[test]

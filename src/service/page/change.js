@@ -75,7 +75,7 @@ const exchanging = storable('exchanging', (all, expected) => colors => {
 /* Shows an edit at once, and makes it after those that were asked for before; `text` says what was done. An undo and what takes it back say in which list they are `kept`. */
 function make(edit, text, kept) {
 	pending.add(edit);
-	glide(() => take(list));
+	take(list);
 	const result = turn.then(() => apply(edit, text, kept));
 	turn = result.catch(() => {});
 	return result;

@@ -26,7 +26,6 @@ let chosen; // order, if somebody has chosen one
 let columns = 1, row = 1;
 let current = 0; // index in `shown` of the tile that Tab leads to
 let anchor, anchored = 0; // key of the tile that stays in its place, and how far the page is scrolled for that
-let isGliding = false;
 
 /* What tells colors of one name apart: each is the nth of so many. */
 function entriesOf(colors) {
@@ -179,7 +178,6 @@ function draw(most = 0, isPart = entries.length > ALL || at.opened.open) {
 		if (!tiles.has(key)) tiles.set(key, at.tile.content.firstChild.cloneNode(true));
 		const tile = tiles.get(key);
 		const {style} = tile.firstChild;
-		const isDrawn = !style.contentVisibility;
 		// what comes into view later is drawn then
 		style.contentVisibility = index >= first && index < last ? '' : 'auto';
 		fill(tile, shown[index], index, lefts);
@@ -187,10 +185,7 @@ function draw(most = 0, isPart = entries.length > ALL || at.opened.open) {
 			next = next.nextSibling;
 			continue;
 		}
-		// a tile that is only moved glides, where browsers know how (DOM Standard, moveBefore); one that Chromium 156 has yet to draw would stay without texts
-		at.list[tile.isConnected && isDrawn && at.list.moveBefore ? 'moveBefore' : 'insertBefore'](tile, next);
-		// it also forgets that the pointer or the focus on a moved tile shows this
-		tile.lastChild.replaceWith(tile.lastChild.cloneNode(true));
+		at.list.insertBefore(tile, next);
 	}
 	clearTimeout(draw.timer);
 	if (!isWhole) draw.timer = setTimeout(draw, PAUSE, BATCH);
@@ -205,7 +200,6 @@ function fill(tile, entry, index, lefts) {
 	const [translate, width, height] = [`${lefts[column]}px ${top}px`, `${lefts[column + 1] - lefts[column]}px`, `${row}px`];
 	const place = [translate, width, height].join();
 	if (tile.place !== place) {
-		tile.classList.toggle('gliding', isGliding && !open.style.contentVisibility);
 		Object.assign(tile.style, {translate, width, height});
 		tile.place = place;
 	}
@@ -226,13 +220,6 @@ function fill(tile, entry, index, lefts) {
 		open.ariaLabel = [blankness(entry.name) || entry.name, nth.textContent, blankness(entry.value) || entry.value].filter(Boolean).join(' ');
 	}
 	tile.entry = entry;
-}
-
-/* Lets tiles in view glide to the places that an action gives them. For reduced motion, style.css has no transition. */
-function glide(action) {
-	isGliding = true;
-	action();
-	isGliding = false;
 }
 
 /* Puts the focus on the current tile, in view or not, or on the search where there is no tile. */
@@ -256,7 +243,6 @@ function reach({key}) {
 
 /* Scrolls the current tile out from behind the header and what is told. */
 function reveal() {
-	// computed, since a tile that glides is not yet where it will be
 	const top = at.list.offsetTop + spotOf(current)[1];
 	const [least, most] = [top + row + room() - innerHeight, top - at.header.offsetHeight];
 	scrollTo({top: Math.min(most, Math.max(least, scrollY)), behavior: 'instant'});

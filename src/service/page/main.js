@@ -251,7 +251,7 @@ at.query.onkeydown = event => {
 at.order.onchange = () => {
 	chosen = at.order.value;
 	writeAddress();
-	glide(arrange);
+	arrange();
 };
 onhashchange = () => {
 	if (!isLeaving) return readAddress();

@@ -1,7 +1,5 @@
-/* A color opened: large, in the forms in which it can be copied, among its neighbors; and the fields in which it is changed or added. */
-const SWIPE = 50; // pixels; less is a tap
+/* A color opened: large, in the forms in which it can be copied; and the fields in which it is changed or added. */
 let opened; // {entry, isNew, isChanging, isBusy, name, value} of the open dialog
-let touched; // where the only finger came down
 
 const entryWith = wanted => entries.find(({key}) => key === wanted);
 
@@ -62,8 +60,6 @@ function showOpened() {
 	at.picker.className = look.css ? '' : 'ground';
 	at.picker.value = hexOf(look.rgb ?? [0, 0, 0]);
 	showForms(value, look);
-	at.near.hidden = isChanging || !look.css;
-	if (!at.near.hidden) showNeighbors(entry, look);
 }
 
 /* Has an element have so many buttons with these parts. They stay when others come, as do the focus and what is selected. */
@@ -104,19 +100,6 @@ function showForms(value, look) {
 		sample.style.background = look.css;
 		// rounded down: 4.499 is not enough where 4.5 is needed
 		say(text, `${(Math.floor(ratio * 100) / 100).toFixed(2)} : 1 with ${ink}`);
-	});
-}
-
-/* The six colors that are nearest to an open one. */
-function showNeighbors({key}, look) {
-	const around = nearest(look, entries.filter(entry => entry.key !== key)).slice(0, 6);
-	at.near.hidden = !around.length;
-	buttonsOf(at.neighbors, around.length, ['bdi']).forEach((button, i) => {
-		const neighbor = around[i];
-		button.className = 'ground';
-		say(button.firstChild, blankness(neighbor.name) || neighbor.name);
-		paint(button, neighbor.value);
-		button.onclick = () => open(neighbor);
 	});
 }
 
@@ -205,12 +188,6 @@ at.opened.onclose = () => {
 	writeAddress();
 	opened.isNew ? draw() : focusOn(current);
 };
-at.opened.addEventListener('touchstart', ({touches}) => touched = touches.length === 1 && touches[0], {passive: true});
-at.opened.addEventListener('touchend', ({changedTouches: [touch]}) => {
-	const [x, y] = [touch.clientX - touched.clientX, touch.clientY - touched.clientY];
-	// what is zoomed in is moved instead
-	if (Math.abs(x) > SWIPE && Math.abs(x) > 2 * Math.abs(y) && visualViewport.scale === 1) step(x < 0 ? 1 : -1);
-}, {passive: true});
 at.previous.onclick = () => step(-1);
 at.next.onclick = () => step(1);
 at.unlock.onclick = () => attempt(give);

@@ -25,7 +25,7 @@ function shift(to) {
 	pending.delete(draft.edit);
 	draft.edit = moving(draft.entry, placeOf(draft.others, draft.to));
 	pending.add(draft.edit);
-	glide(() => take(list));
+	take(list);
 	current = draft.to;
 	focusOn(current);
 }
@@ -37,7 +37,7 @@ function settle(isUnwanted) {
 	clearTimeout(settle.timer);
 	draft = null;
 	pending.delete(edit);
-	if (to === from || isUnwanted) return glide(() => take(list));
+	if (to === from || isUnwanted) return take(list);
 	attempt(() => make(edit, `Moved ${called(entry.name)} to place ${figure(to + 1)}.`));
 }
 
