@@ -83,9 +83,9 @@ const FILES: &str = concat!(
 /// After a change of style or script, a test below tells the new hash.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'self' 'sha256-",
-    "x+oW+/TNOZWFfaidRIng5SlBvjBuOQBr7hPXvEgdcS4=",
+    "GS1bopwyNFnCzEZX1Myxt2G0fwJv+8lTFiSanhAXSf4=",
     "'; style-src 'sha256-",
-    "f1GdhQO3C1MchcIu3SpSJp0K3cNK/aW6Kaj3CuPOXdE=",
+    "1q/lJhN0a5evrfjbT0u0bEaIJ8cr2QW86g4UPyhZa8s=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 );

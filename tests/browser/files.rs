@@ -83,7 +83,7 @@ fn a_file_without_colors_is_refused_with_what_is_read() {
     browser.open(&server);
     browser.expect_controls();
     browser.give_file(&scratch.write("bad.json", "[null]"));
-    browser.expect_text("#told", "No colors were found in bad.json. JSON, CSS, SCSS, CSV, YAML, .gpl, .ase and .aco are read.");
+    browser.expect_text("#told", "No colors were found in bad.json. JSON, CSS, SCSS, CSV, YAML, .gpl, .ase, .aco and lines as “sky #87ceeb” are read.");
     assert_eq!(browser.run("return document.querySelector('#incoming').open"), false);
     // what was wrong with the last file is not wrong with this one
     bring_to_replace(&browser, &scratch.write("good.json", NEW), "3 colors become 3");
@@ -209,6 +209,13 @@ fn a_file_is_added_and_it_is_asked_once_what_becomes_of_other_values() {
         browser.press_with(CONTROL, "z");
         browser.expect_text("#told", &format!("Undone: {told}"));
         assert_eq!(server.list(), before);
+        // one file is not the last one; on a narrow screen nothing of it is out of view
+        browser.resize(360, 740);
+        browser.give_file(&scratch.write("more.json", more));
+        expect_comparison(&browser, "3 colors become 5");
+        let excess = "const {scrollWidth, clientWidth} = document.querySelector('#incoming'); return scrollWidth - clientWidth";
+        browser.expect_value(excess, 0);
+        browser.resize(1440, 900);
     }
 }
 

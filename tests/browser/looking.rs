@@ -415,3 +415,17 @@ fn a_value_that_would_keep_the_browser_busy_is_drawn_as_no_color_and_says_why() 
         browser.expect_closed();
     }
 }
+
+#[test]
+fn the_header_of_a_tablet_has_one_row() {
+    let Some(browser) = browse() else { return };
+    let _server = browser.show_to_change(Server::start(&[]));
+    for width in [768, 800, 1024] {
+        browser.resize(width, 700);
+        browser.expect_value(
+            "const parts = [...document.querySelectorAll('header > *')].filter(part => part.checkVisibility());
+            return Math.max(...parts.map(part => part.offsetTop)) < Math.min(...parts.map(part => part.offsetTop + part.offsetHeight))",
+            true,
+        );
+    }
+}

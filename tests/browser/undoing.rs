@@ -226,6 +226,8 @@ fn undo_outlives_a_reload_if_the_list_is_the_one_that_was_left() {
     let before = server.list();
     let undo = |told: &str| {
         browser.reload();
+        // the list may come later than what may be done with it
+        browser.until("return document.querySelector('#undo:enabled') !== null");
         browser.expect_controls();
         browser.press_with(CONTROL, "z");
         browser.expect_text("#told", told);
@@ -266,5 +268,27 @@ fn undo_outlives_a_reload_if_the_list_is_the_one_that_was_left() {
     browser.expect_value(
         "return ['undo', 'redo'].map(id => document.getElementById(id).textContent)",
         json!(["Undo", "Redo"]),
+    );
+}
+
+#[test]
+fn what_is_too_long_to_be_undone_after_a_reload_is_told() {
+    let Some(browser) = browse() else { return };
+    let _server = open(&browser);
+    let scratch = Scratch::new();
+    let long = serde_json::json!([{"name": "long", "value": "x".repeat(3000)}]).to_string();
+    browser.give_file(&scratch.write("long.json", long));
+    browser.until("return document.querySelector('#incoming').open");
+    browser.click("#replace");
+    browser.expect_text("#told", "Added 1 color.");
+    browser.delete("ink");
+    browser.expect_text("#told", "Deleted ink.");
+    // a browser keeps 5 MiB, of which this leaves little
+    browser.run("sessionStorage.setItem('full', 'x'.repeat(5 * 2 ** 20 - 1000))");
+    browser.reload();
+    browser.expect_text("#told", "Not all can be undone any more: it was too long to keep.");
+    browser.expect_value(
+        "return document.querySelector('#undo').textContent",
+        "Undo: Deleted \u{2068}ink\u{2069}.",
     );
 }

@@ -191,24 +191,28 @@ const UNDO = `undo for ${base}`;
 addEventListener('pagehide', () => {
 	if (!listTag) return;
 	const steps = [done, undone].map(some => some.map(({text, back: {kind, parts}}) => ({text, kind, parts})));
-	try {
-		sessionStorage.setItem(UNDO, JSON.stringify({tag: listTag, steps}));
-	} catch {
-		// long lists that were replaced have no room there
-		sessionStorage.removeItem(UNDO);
+	for (let isCut = false; ; isCut = true) {
+		try {
+			return sessionStorage.setItem(UNDO, JSON.stringify({tag: listTag, steps, isCut}));
+		} catch {
+			// long lists have no room there; the oldest steps go first
+			const some = steps.find(({length}) => length);
+			if (!some) return sessionStorage.removeItem(UNDO);
+			some.splice(0, Math.ceil(some.length / 2));
+		}
 	}
 });
 
 function recall() {
-	const {tag, steps} = JSON.parse(sessionStorage.getItem(UNDO)) ?? {};
+	const {tag, steps, isCut} = JSON.parse(sessionStorage.getItem(UNDO)) ?? {};
 	if (tag !== listTag) return;
 	[done, undone].forEach((some, i) => some.push(...steps[i].map(({text, kind, parts}) => ({text, back: kinds[kind](...parts)}))));
-	tell();
+	tell(isCut && 'Not all can be undone any more: it was too long to keep.');
 }
 
 /* Shows for a while what happened, and the button that takes it back; and in the menu what can be taken back. */
-function tell(text = '', button) {
-	at.told.textContent = text;
+function tell(text, button) {
+	at.told.textContent = text || '';
 	at.takeBack.hidden = !button;
 	at.takeBack.textContent = button === at.redo ? 'Redo' : 'Undo';
 	at.takeBack.onclick = () => button.click();

@@ -143,8 +143,14 @@ async function bring(file, source) {
 	// a longer one might end the tab
 	if (file.size > 2 ** 26) throw new Error(`${called(source)} has more than 64 MB.`);
 	const {read} = await loadForms();
+	// reading it takes seconds, in which nothing else is done
+	if (file.size > 2 ** 20) {
+		tell(`Reading ${called(source)}…`);
+		await pause(50, {});
+	}
 	const found = read(new Uint8Array(await file.arrayBuffer()));
-	if (!found) throw new Error(`No colors were found in ${called(source)}. JSON, CSS, SCSS, CSV, YAML, .gpl, .ase and .aco are read.`);
+	if (!found) throw new Error(`No colors were found in ${called(source)}. JSON, CSS, SCSS, CSV, YAML, .gpl, .ase, .aco and lines as “sky #87ceeb” are read.`);
+	tell();
 	if (incoming?.isBusy) return;
 	at.adding.checked = true;
 	at.clash.value = 'keep';
@@ -179,8 +185,9 @@ at.replace.onclick = async () => {
 		await make(exchanging(mine.all, mine.expected), `${mine.done}.`);
 		at.incoming.close();
 	} catch (error) {
-		mine.isBusy = false;
 		if (error.all && at.incoming.open) return compare(mine.colors, mine.source, CHANGED, mine.file);
 		say(at.obstacle, error.message);
+	} finally {
+		mine.isBusy = false;
 	}
 };
