@@ -58,8 +58,9 @@ function ofRows(rows, form) {
 	const {at, span, valueOf} = column;
 	const others = Array.from({length: width}, (_, i) => i).filter(i => i < at || i >= at + span);
 	const isText = cell => /\p{L}/u.test(cell) && !/^#|\(/.test(colorOf(cell) ?? cell);
-	const titles = rows[0].map(title => title.toLowerCase());
-	const named = NAMES.map(name => titles.indexOf(name)).find(i => others.includes(i)) ?? others.find(i => full.slice(full.length > 1).some(row => isText(row[i] ?? '')));
+	const titles = rows[0].map(title => title.toLowerCase().replace(/^colou?r[ _-]?/, ''));
+	const known = NAMES.map(name => titles.indexOf(name)).filter(i => others.includes(i));
+	const named = known.find(i => titles[i] !== 'id') ?? others.find(i => full.slice(full.length > 1).some(row => isText(row[i] ?? ''))) ?? known[0];
 	if (named === undefined && span === 1) return null;
 	const colors = [], skipped = [];
 	rows.forEach((row, i) => {
@@ -68,6 +69,26 @@ function ofRows(rows, form) {
 		else if (i || row.length === 1 && !/^[#!]/.test(row[0])) skipped.push({name: row[named ?? 0] ?? row[0], why: 'no color'});
 	});
 	return {form, colors, skipped};
+}
+
+/* Lines with a color each, as `Sky #87ceeb`, `const sky = '#87ceeb'` or a row of Markdown: its name is what stands first of the rest. The sections of INI and TOML are part of it. */
+function lines(text) {
+	// what is JSON or XML, but cannot be read, is not told by lines
+	if (/^\s*([{<]|\[\W)/.test(text)) return null;
+	const colors = [], skipped = [];
+	let section = '';
+	for (const line of linesOf(text)) {
+		if (/^\s*(\/\/|[!;]|#(\s|$)|$)/.test(line)) continue;
+		const [written] = /#[\da-f]{3,8}\b|\b0x[\da-f]{6,8}\b|\b[a-z]+\([\d\s.,%/-]+\)/i.exec(line) ?? [''];
+		const value = /[{<]/.test(line) ? undefined : colorOf(written);
+		const [rest = ''] = line.replace(written, '|').split(/[=|\t]/).map(part => part.replace(/^[^\p{L}\p{N}]+|[^\p{L}\p{N}]+$/gu, '')).filter(Boolean);
+		const name = rest.replace(/^(?:(?:export|public|static|final|const|let|var|val|define|Color) +)+/, '');
+		if (value) colors.push({name: name ? section + name : value, value});
+		else if (/^\s*\[[^\]]*\]\s*$/.test(line)) section = `${rest}-`;
+		else skipped.push({name: line.trim(), why: 'no color'});
+	}
+	// the same name again and again is a key of another form
+	return colors.length * 4 > skipped.length && new Set(colors.map(({name}) => name)).size * 2 > colors.length ? {form: 'Lines', colors, skipped} : null;
 }
 
 /* Colors alone, as one pastes them. */

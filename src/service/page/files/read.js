@@ -1,6 +1,6 @@
 /* Reads the colors of a file by what is in it. Each recognizer gives {form, colors, skipped}, or null for what has another form; the first that knows the form is right.
    `skipped` has {name, why} of what is no color, and `rough`, if any, the names of colors that are only nearly right. */
-export const read = bytes => first([ase, aco], bytes) ?? first([ownTable, json, xml, gpl, x11, style, script, yaml, table, list], textOf(bytes));
+export const read = bytes => first([ase, aco], bytes) ?? first([ownTable, json, xml, gpl, x11, style, script, yaml, table, list, lines], textOf(bytes));
 
 function first(recognizers, content) {
 	for (const recognize of recognizers) {

@@ -3,7 +3,7 @@ const MOST = 2 ** 20; // characters of a script; where it cannot be read, it is 
 const NAMES = ['name', 'title', 'label', 'id'];
 const VALUES = ['value', 'hex', '$value', 'color', 'colour', 'code', 'hexcode', 'rgb'];
 const FORMS = /^(rgba?|hs[lvb]a?|hwb|lab|lch|ok\w+|cmyk|hex\w*|contrast\w*)$/; // of a color that is there already
-const AROUND = /^(data|colou?rs?|palettes?|swatches|theme|tokens|extend|items|values|default|global)$/i; // says nothing of the colors in it
+const AROUND = /^(data|colou?rs?|palettes?|swatches|theme|tokens|extend|items|values(ByMode)?|variables|default|global)$/i; // says nothing of the colors in it
 
 function json(text) {
 	if (!/^\s*[[{]/.test(text)) return null;
@@ -26,16 +26,23 @@ function ownList(data, form = 'JSON') {
 /* The objects of a script, as in `export default {red: '#f00'}`. If there are several, each goes by the name of its variable. */
 function script(text) {
 	if (text.length > MOST) return null;
-	const begin = /(?:([\w-]+)\s*(?::[^=\n]*)?=|\b(?:default|return)\b|\()\s*(?=[[{])/g;
+	const begin = /(?:([\w-]+)\s*(?::[^=\n]*)?=|\b(?:default|return)\b|\(|^(?:\s*\/\/.*)*)\s*(?=[[{])/g;
 	const all = [];
 	for (let match; (match = begin.exec(text));) {
 		try {
 			const {data, end} = objectAt(text, begin.lastIndex);
-			if (ofTree(data, '')) all.push([match[1] ?? `${all.length}`, data]);
+			// of several without names, the first is not all
+			if ((match.index || !text.slice(end).trim()) && ofTree(data, '')) all.push([match[1] ?? `${all.length}`, data]);
 			begin.lastIndex = end;
-		} catch {} // it is no object, or computed
+		} catch {
+			// it is no object, or computed
+			begin.lastIndex++;
+		}
 	}
-	return all.length ? ofTree(all.length > 1 ? Object.fromEntries(all) : all[0][1], 'Script') : null;
+	if (!all.length) return null;
+	// and the colors beside them
+	for (const [, name, , color] of text.matchAll(/^[ \t]*(?:\w+ )*([\w-]+)\s*=\s*(["'`]?)(#[\da-f]{3,8})\b\2/gim)) all.push([name, color]);
+	return ofTree(all.length > 1 ? Object.fromEntries(all) : all[0][1], 'Script');
 }
 
 /* Reads JSON, but for comments, quotes, commas and what is computed, which is null. */
@@ -53,18 +60,18 @@ function objectAt(text, at) {
 		depth += /^[[{]$/.test(part) - /^[\]}]$/.test(part);
 		// more of what is computed
 		if (/^[^[\]{}:,]/.test(part) && /^[^[\]{}:,]/.test(last)) continue;
-		parts.push(/^["'`]/.test(part) ? JSON.stringify(part.slice(1, -1).replace(/\\(.)/g, '$1')) : part.replace(/^0x.*/, '"$&"'));
+		parts.push(/^["'`]/.test(part) ? JSON.stringify(part.slice(1, -1).replace(/\\(.)/g, '$1')) : part.replace(/^(0x|#).*/, '"$&"'));
 	} while (depth);
 	return {data: JSON.parse(parts.map(part => /^([[\]{}:,"]|-?(0|[1-9]\d*)(\.\d+)?$)/.test(part) ? part : 'null').join('')), end: token.lastIndex};
 }
 
-/* Lines of `name: value`, indented for maps in maps, or of `name = value`. */
+/* Lines of `name: value`, indented for maps in maps. */
 function yaml(text) {
 	const root = {};
 	const open = [{indent: -1, node: root}]; // the maps that a line is in
 	for (const line of linesOf(text)) {
-		if (/^\s*(#|;|---|\[[^\]]*\]\s*$|$)/.test(line)) continue;
-		const [, space, , key, rest = ''] = /^(\s*)(["']?)([^\s"'#:={}[\],-][^"'#:={}[\],]{0,99}?)\2\s{0,9}(?:=\s*|:(?:\s+|$))(.*)$/.exec(line) ?? [];
+		if (/^\s*(#|---|$)/.test(line)) continue;
+		const [, space, , key, rest = ''] = /^(\s*)(["']?)([^\s"'#:={}[\],-][^"'#:={}[\],]{0,99}?)\2\s{0,9}:(?:\s+|$)(.*)$/.exec(line) ?? [];
 		if (key === undefined) return null;
 		while (open.at(-1).indent >= space.length) open.pop();
 		const {node} = open.at(-1);
@@ -83,7 +90,8 @@ function ofTree(root, form) {
 	const resolve = (node, depth = 0) => {
 		const [, way] = typeof node === 'string' && depth < 9 && /^\s*\{([^{}]+)\}\s*$/.exec(node) || [];
 		if (!way) return colorOf(node);
-		const other = way.split('.').reduce((at, key) => at?.[key], root);
+		// or within one of several sets
+		const other = [root, ...Object.values(root)].map(set => way.split('.').reduce((at, key) => at?.[key], set)).find(Boolean);
 		return resolve(other?.$value ?? other?.value ?? other, depth + 1);
 	};
 	/* The color of a map, and the name that it has. */

@@ -7,12 +7,12 @@ const isColor = text => /^#([\da-f]{3,4}|[\da-f]{6}|[\da-f]{8})$/i.test(text) ||
 
 const hexOf = bytes => '#' + bytes.map(byte => Math.round(Math.max(0, Math.min(byte, 255))).toString(16).padStart(2, 0)).join('');
 
-/* Red, green, blue and maybe alpha: of 255, or of 1 if there are fractions. */
-function ofNumbers(numbers) {
+/* Red, green, blue and maybe alpha: of 255, or of 1 if there are fractions, or always 0 or 1 where `isUnit`. */
+function ofNumbers(numbers, isUnit) {
 	const [r, g, b, a = 1] = numbers;
 	const rgb = [r, g, b];
-	if (numbers.length > 4 || ![...rgb, a].every(number => number >= 0 && number <= 255)) return undefined;
-	const scale = rgb.some(number => number % 1) && rgb.every(number => number <= 1) ? 255 : 1;
+	if (numbers.length > 4 || ![...rgb, a].every(number => parseFloat(number) >= 0 && number <= 255)) return undefined;
+	const scale = (isUnit || rgb.some(number => number % 1)) && rgb.every(number => number <= 1) ? 255 : 1;
 	const alpha = a > 1 ? a : a * 255;
 	return hexOf([...rgb.map(number => number * scale), ...alpha < 255 ? [alpha] : []]);
 }
@@ -35,13 +35,13 @@ function colorOf(value) {
 		const parts = components.map((part, i) => /^h(sl|wb)$/.test(colorSpace) && i ? `${part}%` : part).join(' ') + (alpha < 1 ? ` / ${alpha}` : '');
 		return [`${colorSpace}(${parts})`, `color(${colorSpace} ${parts})`].find(isColor);
 	}
-	return ofNumbers([r ?? red, g ?? green, b ?? blue, a ?? alpha ?? 1]);
+	return ofNumbers([r ?? red, g ?? green, b ?? blue, a ?? alpha ?? 1], true);
 }
 
 function ofText(text) {
 	if (isColor(text)) return text;
 	const bare = text.replace(/^0x/i, '');
-	if (/^([\da-f]{6}|[\da-f]{8})$/i.test(bare)) return `#${bare}`;
+	if (/^([\da-f]{6}|[\da-f]{8})$/i.test(bare)) return bare === text ? `#${bare}` : ofArgb(`#${bare}`);
 	// as custom properties have them that are put into hsl()
 	if (/^[\d.]+(deg)? [\d.]+% [\d.]+%$/.test(text)) return `hsl(${text})`;
 	return /^\(?\d[\d\s,.]*\)?$/.test(text) ? ofNumbers(text.match(/[\d.]+/g).map(Number)) : undefined;
