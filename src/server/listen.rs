@@ -62,10 +62,6 @@ impl AsFd for Listener {
     }
 }
 
-/// How many ports to try with port 0 on localhost. The kernel picks one that is free on 127.0.0.1.
-/// It may be in use on `::1`, but few ports are in use on only one of the two.
-const PORTS_TRIED: usize = 16;
-
 /// Opens the listening sockets of an endpoint. `mode`: the permissions of a unix socket's file.
 /// `user_timeout`: how long the kernel waits for a TCP client to acknowledge data before it gives
 /// up the connection.
@@ -96,17 +92,11 @@ pub(crate) fn listen(
 
 /// Listens on 127.0.0.1 and, where there is IPv6, on the same port of `::1`.
 fn listen_on_localhost(port: u16, user_timeout: Duration) -> io::Result<Vec<Listener>> {
-    let mut ports_left = if port == 0 { PORTS_TRIED } else { 1 };
-    loop {
-        let first = listen_on((Ipv4Addr::LOCALHOST, port).into(), user_timeout)?;
-        let port = SockRef::from(&first).local_addr()?.as_socket().map_or(port, |own| own.port());
-        ports_left -= 1;
-        match listen_on((Ipv6Addr::LOCALHOST, port).into(), user_timeout) {
-            Ok(second) => return Ok(vec![first, second]),
-            Err(error) if is_without_ipv6(&error) => return Ok(vec![first]),
-            Err(error) if error.kind() == ErrorKind::AddrInUse && ports_left > 0 => {}
-            Err(error) => return Err(error),
-        }
+    let first = listen_on((Ipv4Addr::LOCALHOST, port).into(), user_timeout)?;
+    let port = SockRef::from(&first).local_addr()?.as_socket().map_or(port, |own| own.port());
+    match listen_on((Ipv6Addr::LOCALHOST, port).into(), user_timeout) {
+        Err(error) if is_without_ipv6(&error) => Ok(vec![first]),
+        second => Ok(vec![first, second?]),
     }
 }
 
