@@ -7,9 +7,6 @@ mod openapi;
 mod origin;
 mod page;
 mod respond;
-#[cfg(test)]
-#[path = "service/contract_tests.rs"]
-mod tests;
 mod token;
 
 use std::sync::Arc;
@@ -160,3 +157,7 @@ impl ServerState {
         self.workers.iter().map(|worker| worker.waiting.load(Relaxed)).sum()
     }
 }
+
+#[cfg(test)]
+#[path = "service/contract_tests.rs"]
+mod tests;
