@@ -20,25 +20,26 @@
 //!
 //! # Locks
 //!
-//! In this process: `SharedList::current` and `StorageStatus::current`. No thread has both, and each
-//! is held for a moment. Under the first, a change of one color in a list in memory is decided and
-//! applied. The longest work under it is to hash names, and the JSON of a color of at most 16 KiB:
-//! the tag of a longer one is ready ([`Representation`](crate::representation::Representation)).
-//! The JSON and the tag of a list are made, and whole lists are freed, without these locks.
-//! `SharedList::latest` is held while an envelope is made, by the one thread that makes long ones.
-//! The locks on FILE, between processes, are listed in [`sqlite`].
+//! In this process: `SharedList::current` and `StorageStatus::current`. No thread has both, and
+//! each is held for a moment. Under the first, a change of one color in a list in memory is decided
+//! and applied. The longest work under it is to hash names, and the JSON of a color of at most 16
+//! KiB: the tag of a longer one is ready
+//! ([`Representation`](crate::representation::Representation)). The JSON and the tag of a list are
+//! made, and whole lists are freed, without these locks. `SharedList::latest` is held while an
+//! envelope is made, by the one thread that makes long ones. The locks on FILE, between processes,
+//! are listed in [`sqlite`].
 //!
 //! # Deadlines
 //!
 //! | who | waits for | at most |
 //! |---|---|---|
 //! | the writer | SQLite's write lock | about 5 s; then the changes that wait for it fail (500) |
-//! | a change | etcd | about 5 s; then it fails (500). Up to 4 s more if the members answer byte by byte |
-//! | the writer | one member of etcd | 1 s for each step, and for each 64 KiB; then it asks another one |
+//! | a change | etcd | about 5 s; then it fails (500) |
+//! | the writer | one member of etcd | 1 s for each step; then it asks another one |
 //! | a change | those before it in its commit | 50 ms, and the rest of the one that is being made |
 //! | the writer | the next poll for commits of others | 1 s |
 //! | a start | a predecessor that stops | 6 s |
-//! | a start | etcd | 6 s, and as for a change to find the reason |
+//! | a start | etcd | 6 s, and 1 s more to find the reason |
 //! | a start without a copy | the service that is followed | 6 s, and one more try |
 //! | a stop | the writer's last commit | 4.5 s from the signal |
 //!
