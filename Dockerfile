@@ -1,5 +1,5 @@
 # An image with nothing but the static binary, built from these sources: podman build -t colors .
-# packaging/dist puts a binary that it has already into the last stage.
+# packaging/dist makes the same image of a binary that it has already, without podman; .ci/container compares the two.
 ARG RUST=docker.io/library/rust:1-bookworm
 FROM ${RUST} AS build
 WORKDIR /source
