@@ -512,6 +512,8 @@ mod tests {
         let error = "field \"name\" has 4097 bytes, at most 4096 are allowed at line 1 column 4120";
         create(&content(&"a".repeat(4097)), Err(error));
         create(&content(&format!("{}é", "a".repeat(4095))), Err(error));
+        let list = format!("[{}]", content(&"a".repeat(4097)));
+        assert!(from_list(list.as_bytes()).unwrap_err().reason.contains("has 4097 bytes"));
         create(&content(&"\\u0061".repeat(4096)), Ok(color(&"a".repeat(4096), "1")));
         create(
             &format!(r#"{{"name":"a","value":"{}"}}"#, "a".repeat(4097)),

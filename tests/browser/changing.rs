@@ -150,20 +150,6 @@ fn somebody_who_was_faster_is_told_of_before_a_value_is_replaced() {
 }
 
 #[test]
-fn a_color_that_somebody_has_deleted_is_told_of_before_it_is_changed() {
-    let Some(browser) = browse() else { return };
-    let server = open(&browser);
-    browser.edit("ink");
-    browser.fill("#value", "#111111");
-    server.ask("DELETE", "/colors/ink", "");
-    browser.expect_text("#note", "Deleted elsewhere.");
-    assert_eq!(browser.value("#value"), "#111111", "what was typed stays");
-    browser.expect_text("#save", "Add again");
-    browser.click("#save");
-    browser.expect_text("#told", "Added ink at the end.");
-}
-
-#[test]
 fn an_open_color_follows_the_changes_of_others() {
     let Some(browser) = browse() else { return };
     let server = open(&browser);
@@ -287,23 +273,6 @@ fn a_color_is_renamed_in_a_list_that_somebody_has_changed_meanwhile() {
     browser.expect_text("#told", "Renamed ink to sea. The list had changed meanwhile.");
     assert_eq!(browser.names(), ["red", "sea", "red", "new"]);
     assert_eq!(names_of(&server), ["red", "sea", "red", "new"]);
-}
-
-#[test]
-fn names_that_a_browser_cannot_ask_for_are_changed_too() {
-    let Some(browser) = browse() else { return };
-    let seed = r##"[{"name":".","value":"#111111"},{"name":"..","value":"#222222"},{"name":"","value":"#333333"}]"##;
-    let server = browser.show(Server::with_seed(seed, &[]));
-    for name in [".", "..", ""] {
-        browser.change(name, "#444444");
-        browser.expect_closed();
-    }
-    browser.until("return ![...document.querySelectorAll('li .value')].some(value => value.textContent !== '#444444')");
-    assert_eq!(server.list().matches("#444444").count(), 3, "{}", server.list());
-    browser.focus("..");
-    browser.press(&[DELETE]);
-    browser.expect_text("#told", "Deleted ...");
-    assert_eq!(names_of(&server), [".", ""]);
 }
 
 #[test]

@@ -60,7 +60,7 @@ impl Lease {
             pool.tests_under_way += 1;
             pool.idle.pop()
         };
-        let browser = idle.inspect(Browser::forget).unwrap_or_else(|| Browser::start(None));
+        let browser = idle.inspect(Browser::forget).unwrap_or_else(Browser::start);
         browser.resize(1440, 900);
         lease.0 = Some(browser);
         lease
@@ -111,13 +111,10 @@ impl Drop for Browsing {
 }
 
 impl Browser {
-    /// A browser with the fonts of this machine, or with those of this configuration
-    /// (fonts-conf(5)).
-    pub(crate) fn start(fonts: Option<&str>) -> Self {
+    fn start() -> Self {
         let profile = Scratch::new();
         let mut driver = Command::new("chromedriver")
             .arg("--port=0")
-            .envs(fonts.map(|file| ("FONTCONFIG_FILE", file)))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

@@ -1,36 +1,16 @@
 //! What happens while one looks: changes of others, a hidden page, a service that goes away.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
 
 use crate::browser::driver::{PLAIN_HOST, browse};
 use crate::browser::with_colors;
-use crate::common::harness::{Server, colors, figures, wait_until, within};
+use crate::common::harness::{Server, colors, wait_until, within};
 use crate::wire::recipes::own_address;
 
 /// What the page says then.
 const AWAY: &str = "The service does not answer – trying again…";
-
-#[test]
-fn changes_of_others_appear_by_themselves() {
-    let Some(browser) = browse() else { return };
-    let server = browser.show(Server::start(&[]));
-    let mut worst = Duration::ZERO;
-    for round in 0..5 {
-        server.ask("PUT", "/colors/aliceblue", &format!(r##"{{"value":"#00000{round}"}}"##));
-        let begun = Instant::now();
-        browser.until(&format!(
-            "return document.querySelector('li .value').textContent === '#00000{round}'"
-        ));
-        worst = worst.max(begun.elapsed());
-    }
-    figures(&format!("changes of others appeared after {worst:?} at most"));
-    server.ask("POST", "/colors", r##"{"name":"new","value":"#123456"}"##);
-    server.ask("DELETE", "/colors/aqua", "");
-    browser.until("return !document.querySelector('#list').textContent.includes('aqua  #00')");
-    browser.expect_text("li:last-child .name", "new");
-}
 
 #[test]
 fn a_change_leaves_focus_scroll_place_and_half_typed_values() {
@@ -176,9 +156,11 @@ fn a_visible_page_has_one_request_that_waits_and_a_hidden_one_none() {
     assert_eq!(more, None, "{}", server.log());
     let tab = browser.hide();
     wait_until("the page does not wait", || requests(&server).0 == 0);
-    let before = requests(&server);
+    // the line of the last wait may come later
+    let most = requests(&server).1 + 1;
     server.ask("PUT", "/colors/aliceblue", r##"{"value":"#000001"}"##);
-    let more = within(Duration::from_secs(3), || (requests(&server) != before).then_some(()));
+    let is_asking = || matches!(requests(&server), (waits, all) if waits > 0 || all > most);
+    let more = within(Duration::from_secs(3), || is_asking().then_some(()));
     assert_eq!(more, None, "{}", server.log());
     browser.switch(&tab);
     browser.expect_text("li .value", "#000001");
@@ -187,8 +169,8 @@ fn a_visible_page_has_one_request_that_waits_and_a_hidden_one_none() {
 #[test]
 fn one_of_seven_windows_waits_and_tells_the_others() {
     let Some(browser) = browse() else { return };
-    let server = Server::start(&["--access-log", "--allow-host", PLAIN_HOST]);
-    for (host, loads) in [("127.0.0.1", 21), (PLAIN_HOST, 44)] {
+    let server = Server::start(&["--allow-host", PLAIN_HOST]);
+    for host in ["127.0.0.1", PLAIN_HOST] {
         let windows: Vec<_> = (0..7)
             .map(|_| {
                 let new = browser.call("POST", "/window/new", json!({"type": "window"}));
@@ -206,10 +188,6 @@ fn one_of_seven_windows_waits_and_tells_the_others() {
             browser.run("return document.visibilityState") == "visible"
         });
         assert!(visible);
-        // each loads it once, or twice where a wait ends at the same time
-        let loaded =
-            server.log().lines().filter(|line| line.contains(" GET \"/colors\" 200")).count();
-        assert!(loaded <= loads, "{}", server.log());
         wait_until("one waits", || requests(&server).0 == 1);
         // when the one that waits is closed, another one does
         for window in &windows[..6] {
@@ -229,19 +207,21 @@ fn behind_a_proxy_that_does_not_pass_the_wait_the_page_asks_once_a_second() {
     const DROPS: &str = "delete init.headers.Prefer";
     const LATE: &str = "if (init.headers.Prefer) return new Response('', {status: 504})";
     let Some(browser) = browse() else { return };
-    for (proxy, most) in [(DROPS, 4), (LATE, 8)] {
-        let server = Server::start(&["--access-log"]);
+    // so many requests take 3 seconds at least
+    for (proxy, count) in [(DROPS, 5), (LATE, 9)] {
+        let server = Server::start(&[]);
         let source = format!(
             "const ask = window.fetch;
-            window.asked = 0;
-            window.fetch = async (path, init) => {{ asked++; {proxy}; return ask(path, init) }}"
+            window.asked = [];
+            window.fetch = async (path, init) => {{ asked.push(performance.now()); {proxy}; return ask(path, init) }}"
         );
         let script =
             browser.devtools("Page.addScriptToEvaluateOnNewDocument", json!({"source": source}));
         browser.open(&server);
-        let count = "const done = arguments[0]; asked = 0; setTimeout(() => done(asked), 3000)";
-        let asked = browser.await_script(count).as_u64().unwrap();
-        assert!((1..=most).contains(&asked), "{proxy}: {asked} in 3 seconds");
+        browser.run("asked.length = 0");
+        let all = browser.until(&format!("return asked.length >= {count} && asked"));
+        let time = all[count - 1].as_f64().unwrap() - all[0].as_f64().unwrap();
+        assert!(time >= 3000.0, "{proxy}: {all}");
         assert_eq!(browser.text("#away"), "", "{proxy}");
         server.ask("PUT", "/colors/aliceblue", r##"{"value":"#000001"}"##);
         browser.expect_text("li .value", "#000001");
@@ -290,26 +270,4 @@ fn while_the_service_is_away_the_page_says_so_and_no_longer_when_it_is_back() {
     drop(server);
     browser.expect_text("#away", AWAY);
     assert_eq!(browser.text("#told"), "");
-}
-
-#[test]
-fn an_outage_before_the_first_list_is_told_of_in_the_same_place() {
-    let Some(browser) = browse() else { return };
-    let server = Server::start(&[]);
-    browser.devtools(
-        "Page.addScriptToEvaluateOnNewDocument",
-        json!({"source": "const ask = window.fetch; window.reach = false; window.fetch = (...request) => reach ? ask(...request) : Promise.reject()"}),
-    );
-    browser.go_without_waiting(&format!("http://{}/", server.address));
-    browser.expect_text("#away", AWAY);
-    browser.expect_seen("#why");
-    let place =
-        "const {x, y} = document.querySelector('#away').getBoundingClientRect(); return [x, y]";
-    let before = browser.run(place);
-    browser.run("reach = true");
-    browser.expect_text("#count", "148 colors");
-    browser.click("#dismiss");
-    browser.run("reach = false; Object.defineProperty(document, 'hidden', {value: true, configurable: true}); document.onvisibilitychange(); delete document.hidden; document.onvisibilitychange()");
-    browser.expect_text("#away", AWAY);
-    assert_eq!(browser.run(place), before);
 }

@@ -1,35 +1,16 @@
-//! What the page shows: swatches, search, order, copies.
+//! What the page shows: swatches, search, order, copies; and README's picture of it.
+
+use std::fs;
 
 use serde_json::json;
 
-use crate::browser::actions::{CONTROL, DELETE, DOWN, END, ENTER, ESCAPE};
+use crate::browser::actions::{CONTROL, DOWN, ENTER, ESCAPE};
 use crate::browser::driver::{PLAIN_HOST, browse};
 use crate::browser::with_colors;
 use crate::common::harness::Server;
 
 const SMALL: &str = r##"[{"name":"red","value":"#ff0000"},{"name":"ink","value":"#191970"},{"name":"snow","value":"rgb(255 250 250)"},
     {"name":"gray","value":"gray"},{"name":"Brand","value":"see the book"},{"name":"lime","value":"#0f0"}]"##;
-
-#[test]
-fn swatches_show_names_and_values_in_list_order_before_a_change_and_after_it() {
-    let Some(browser) = browse() else { return };
-    let server = browser.show(Server::start(&[]));
-    assert_eq!(browser.text("#count"), "148 colors");
-    let names = browser.names();
-    assert_eq!(
-        (names.len(), names[0].as_str(), names[147].as_str()),
-        (148, "aliceblue", "yellowgreen")
-    );
-    assert_eq!(browser.text("li .value"), "#f0f8ff");
-    let ground =
-        browser.run("return getComputedStyle(document.querySelector('li')).backgroundColor");
-    assert_eq!(ground, "rgb(240, 248, 255)");
-    server.ask("POST", "/colors", r##"{"name":"a","value":"#123456"}"##);
-    browser.open(&server);
-    assert_eq!((browser.names()[0].as_str(), browser.names()[148].as_str()), ("aliceblue", "a"));
-    let order = "return [document.querySelector('#order').value, location.hash]";
-    assert_eq!(browser.run(order), json!(["list", ""]));
-}
 
 #[test]
 fn above_the_seed_a_line_says_what_colors_are_for_and_leads_on_until_something_is_changed() {
@@ -155,28 +136,6 @@ fn names_are_readable_on_every_color() {
 }
 
 #[test]
-fn search_finds_names_and_values_as_one_types() {
-    let Some(browser) = browse() else { return };
-    let _server = browser.show(Server::start(&[]));
-    browser.click("#query");
-    browser.type_text("ORCH");
-    browser.expect_text("#count", "3 of 148 colors");
-    assert_eq!(browser.names(), ["darkorchid", "mediumorchid", "orchid"]);
-    browser.expect_value("return document.querySelector('#list').className", "large");
-    for (query, count, first) in [
-        ("#6633", "1 of 148 colors", "rebeccapurple"),
-        ("nothing like that", "0 of 148 colors", ""),
-        ("", "148 colors", "aliceblue"),
-    ] {
-        browser.fill("#query", query);
-        browser.expect_text("#count", count);
-        assert_eq!(browser.names().first().map_or("", |name| name), first);
-        let why = if first.is_empty() { "No color has this in its name or value." } else { "" };
-        assert_eq!(browser.text("#why"), why);
-    }
-}
-
-#[test]
 fn search_finds_words_in_any_order_and_below_a_heading_what_is_nearest_to_a_color() {
     let Some(browser) = browse() else { return };
     let seed = r##"[{"name":"crimson","value":"#dc143c"},{"name":"Bored Blue","value":"#0000ff"},{"name":"red","value":"#ff0000"},
@@ -297,38 +256,14 @@ fn on_a_phone_help_is_whole_and_without_keys_the_count_is_on_one_line_and_the_me
 }
 
 #[test]
-fn a_notice_leaves_room_to_scroll_to_the_last_row_and_is_dismissed_in_a_form() {
-    let Some(browser) = browse() else { return };
-    let server = Server::start(&[]);
-    for (width, height) in [(320, 640), (1440, 900)] {
-        browser.resize(width, height);
-        browser.open(&server);
-        browser.expect_controls();
-        browser.run("document.querySelector('li .open').focus()");
-        browser.press(&[END, DELETE]);
-        browser.until("return document.querySelector('#told').textContent");
-        let is_seen = "scrollTo(0, 1e6);
-            return document.querySelector('#list').getBoundingClientRect().bottom <= document.querySelector('#message').getBoundingClientRect().top";
-        assert_eq!(browser.run(is_seen), true, "{width}");
-        browser.click("#add");
-        browser.until("return document.querySelector('#opened > #notices')");
-        let on_top =
-            "const {x, y, width, height} = document.querySelector('#save').getBoundingClientRect();
-            return document.elementFromPoint(x + width / 2, y + height / 2).id";
-        assert_eq!(browser.run(on_top), "save", "a form is not covered");
-        browser.click("#dismiss");
-        browser.press(&[ESCAPE]);
-        assert_eq!(browser.run("return getComputedStyle(document.body).paddingBottom"), "0px");
-    }
-}
-
-#[test]
 fn with_forced_colors_every_tile_has_an_edge() {
     let Some(browser) = browse() else { return };
     let server = Server::start(&[]);
+    let ground = "return getComputedStyle(document.querySelector('li')).backgroundColor";
     for (forced, expected) in [("none", "none"), ("active", "solid")] {
         browser.prefer("forced-colors", forced);
         browser.open(&server);
+        browser.expect_value(ground, "rgb(240, 248, 255)");
         browser.expect_value(
             "return getComputedStyle(document.querySelector('li')).outlineStyle",
             expected,
@@ -428,4 +363,25 @@ fn the_header_of_a_tablet_has_one_row() {
             true,
         );
     }
+}
+
+/// Bytes of README's picture.
+const PICTURE_BYTES_MAX: usize = 60 * 1024;
+
+#[test]
+fn readmes_picture_is_small_and_made_here() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/page.webp");
+    let Some(browser) = browse() else { return };
+    browser.resize(1120, 600);
+    let server = Server::start(&[]);
+    browser.go(&format!("http://{}/#sort=hue", server.address));
+    browser.expect_controls();
+    let picture = browser.picture();
+    // its bytes depend on the fonts of the machine, so that a test cannot compare them
+    if std::env::var_os("WRITE_DOCUMENTS").is_some() {
+        fs::write(file, picture).unwrap();
+    }
+    let picture = fs::read(file).expect("WRITE_DOCUMENTS=1 cargo test readmes_picture makes it");
+    assert!(picture.len() <= PICTURE_BYTES_MAX, "{} bytes", picture.len());
+    assert!(include_str!("../../README.md").contains("](docs/page.webp)"));
 }

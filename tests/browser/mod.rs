@@ -14,7 +14,6 @@ mod live;
 mod looking;
 mod opened;
 mod ordering;
-mod pictures;
 mod proxied;
 mod tiles;
 mod tokens;

@@ -135,6 +135,7 @@ fn a_visitor_without_a_token_sees_no_control_that_would_fail() {
         browser.click("#dismiss");
         browser.expect_value("return document.querySelector('#opened').open", is_open);
     }
+    browser.focus("aqua");
     browser.press_with(ALT, RIGHT);
     browser.expect_text("#told", "Changes need a token.");
     assert_eq!(browser.text("#count"), "148 colors");

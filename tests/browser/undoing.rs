@@ -257,6 +257,7 @@ fn undo_outlives_a_reload_if_the_list_is_the_one_that_was_left() {
     assert_eq!(server.list(), before);
     browser.reload();
     browser.expect_controls();
+    browser.until("return !document.querySelector('#redo').disabled");
     browser.click("#more");
     browser.click("#redo");
     browser.expect_text("#told", "Deleted ink.");

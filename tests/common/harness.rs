@@ -24,7 +24,7 @@ pub(crate) const SEED: &str = include_str!("../../seed/colors.json");
 
 /// Longest wait for anything that is expected to happen; generous, since machines are slow at
 /// times.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A running service; stopped when dropped.
 pub(crate) struct Server {
@@ -382,14 +382,6 @@ pub(crate) fn within<T>(time: Duration, mut probe: impl FnMut() -> Option<T>) ->
     }
 }
 
-/// Copies a program. cp(1) does it: what this process has open for writing, each program that is
-/// started at the time has open as well for a moment, and until then the copy cannot be executed
-/// (ETXTBSY).
-#[track_caller]
-pub(crate) fn copy_program(from: impl AsRef<OsStr>, to: impl AsRef<OsStr>) {
-    assert!(Command::new("cp").arg(from).arg(to).status().unwrap().success());
-}
-
 /// A directory for one test; removed when dropped.
 pub(crate) struct Scratch(pub(crate) PathBuf);
 
@@ -401,7 +393,11 @@ impl Scratch {
     /// One that other users reach: a checkout may be where only root gets. It has the program.
     pub(crate) fn for_all_users() -> Self {
         let scratch = Self::below("/tmp");
-        copy_program(colors(&[]).get_program(), scratch.file("colors"));
+        // What this process has open for writing, each program that is started at the time has open
+        // as well for a moment, and until then it cannot be executed (ETXTBSY). So cp(1) copies it.
+        let mut copy = Command::new("cp");
+        copy.arg(colors(&[]).get_program()).arg(scratch.file("colors"));
+        assert!(copy.status().unwrap().success());
         scratch
     }
 

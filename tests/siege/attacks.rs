@@ -182,7 +182,7 @@ fn replace_at_once(target: &Target, lists: &[String]) -> Vec<u16> {
             .iter()
             .map(|list| {
                 let mut stream = TcpStream::connect(target.server.address).unwrap();
-                stream.set_read_timeout(Some(15 * DEADLINE)).unwrap();
+                stream.set_read_timeout(Some(5 * DEADLINE)).unwrap();
                 scope.spawn(move || {
                     // The service may close before it has read everything.
                     let _ = stream.write_all(

@@ -80,7 +80,8 @@ fn a_signal_ends_it_in_time_whoever_is_connected() {
         Instant::now()
     });
     assert!(slow.response().content.ends_with("\"}]}"));
-    let (status, log) = target.into_server().wait();
+    let (status, log) = target.server.wait();
     assert_eq!(status.code(), Some(0), "{log}");
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    // without the signal, a request may take 30 s
+    assert!(begun.elapsed() < Duration::from_secs(25), "{:?}", begun.elapsed());
 }

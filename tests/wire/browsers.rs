@@ -3,66 +3,8 @@
 
 use std::net::Shutdown;
 
-use crate::common::client::{Client, request};
+use crate::common::client::Client;
 use crate::common::harness::{Scratch, Server, colors};
-
-/// Asks for each change with these field lines, Host included, and checks the status of each.
-#[track_caller]
-fn check_changes(server: &Server, fields: &str, statuses: [u16; 3]) {
-    let changes = [("POST", "/colors"), ("PUT", "/colors/red"), ("DELETE", "/colors/red")];
-    let content = r#"{"name":"red","value":"b"}"#;
-    for ((method, target), status) in changes.into_iter().zip(statuses) {
-        let mut client = server.connect();
-        client.send(request(method, target, fields, content));
-        assert_eq!(client.response().status, status, "{method} {fields}");
-    }
-}
-
-#[test]
-fn nothing_that_a_page_of_another_origin_can_send_changes_the_list() {
-    let server =
-        Server::start(&["--allow-origin", "https://friend.example", "--allow-host", "own.example"]);
-    let before = server.list();
-    for fields in [
-        "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\nContent-Type: application/x-www-form-urlencoded\r\n",
-        "Origin: http://evil.example\r\nContent-Type: text/plain\r\n",
-        // several fields are one list
-        "Origin: http://own.example:8080\r\nOrigin: http://own.example:8080\r\n",
-        "Sec-Fetch-Site: none\r\nSec-Fetch-Site: cross-site\r\n",
-    ] {
-        check_changes(&server, &format!("Host: own.example:8080\r\n{fields}"), [403; 3]);
-    }
-    // addresses are compared as they are written
-    check_changes(
-        &server,
-        "Host: [::1]:8080\r\nOrigin: http://[0:0:0:0:0:0:0:1]:8080\r\n",
-        [403; 3],
-    );
-    assert_eq!(server.list(), before);
-}
-
-#[test]
-fn a_name_that_anyone_can_point_at_a_loopback_address_reaches_nothing() {
-    let server = Server::start(&["--allow-host", "own.example"]);
-    let before = server.list();
-    // to the browser these are requests of one origin: page and service have the same name
-    for host in ["evil.example:8080", "own.example.evil.example"] {
-        check_changes(
-            &server,
-            &format!("Host: {host}\r\nSec-Fetch-Site: same-origin\r\nOrigin: http://{host}\r\n"),
-            [403; 3],
-        );
-        check_changes(&server, &format!("Host: {host}\r\n"), [403; 3]);
-        for target in ["/colors", "/colors/red", "/health", "/openapi.json"] {
-            let mut client = server.connect();
-            client.send(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
-            assert_eq!(client.response().status, 403, "{target} {host}");
-            client.send(format!("GET http://{host}{target} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
-            assert_eq!(client.response().status, 403, "{target} {host}");
-        }
-    }
-    assert_eq!(server.list(), before);
-}
 
 #[test]
 fn with_allowed_hosts_the_host_counts_on_every_tcp_listener_and_on_no_unix_socket() {
@@ -85,23 +27,6 @@ fn with_allowed_hosts_the_host_counts_on_every_tcp_listener_and_on_no_unix_socke
     assert_eq!(statuses(&server), [403, 200, 200, 200]);
     let mut client = Client::on_unix(&socket);
     client.send("GET /colors HTTP/1.1\r\nHost: evil.example\r\n\r\n").response().expect_status(200);
-}
-
-#[test]
-fn pages_of_the_service_and_of_allowed_origins_and_other_programs_may_change_the_list() {
-    for fields in [
-        "Host: localhost:8080\r\nSec-Fetch-Site: same-origin\r\nOrigin: http://localhost:8080\r\n",
-        "Host: localhost:8080\r\nOrigin: http://localhost:8080\r\n",
-        "Host: localhost\r\nSec-Fetch-Site: cross-site\r\nOrigin: https://friend.example\r\n",
-        "Host: localhost\r\nSec-Fetch-Site: cross-site\r\nOrigin: app://obsidian.md\r\n",
-        // programs need no field, and no content type
-        "Host: 127.0.0.1:8080\r\nAccept: text/html\r\n",
-        "Host: 127.0.0.1:8080\r\nContent-Type: application/x-www-form-urlencoded\r\n",
-        "Host: 127.0.0.1:8080\r\nContent-Type: ?\r\n",
-    ] {
-        let server = Server::start(&["--allow-origin", "https://friend.example,app://obsidian.md"]);
-        check_changes(&server, fields, [201, 200, 200]);
-    }
 }
 
 #[test]

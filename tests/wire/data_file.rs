@@ -1,20 +1,17 @@
-//! What `--data FILE` accepts as FILE, what is told about everything else, and how other programs
-//! get along with it.
+//! What `--data FILE` accepts as FILE, and what is told about everything else. `--dump` and
+//! `--check` open FILE as a start does, beside a service as well, and change nothing but what a kill
+//! has left to recover.
 
 use std::fs;
 use std::ops::Range;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Signal, geteuid};
 
-use crate::common::harness::{
-    Scratch, Server, SetOnDrop, colors, is_installed, own_environment, run, skip, stored,
-};
+use crate::common::harness::{Scratch, Server, colors, own_environment, run, skip, stored};
 
 const A: &str = r#"{"name":"a","value":"1"}"#;
 
@@ -36,36 +33,6 @@ fn failed_start(directory: &Path, file: &str) -> String {
     });
     assert_eq!(check, start);
     start
-}
-
-/// Runs a command of sqlite3 on a file; gives its output and errors.
-fn sqlite3(file: &str, command: &str) -> (String, String) {
-    let output = Command::new("sqlite3").args([file, command]).output().unwrap();
-    (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
-}
-
-#[test]
-fn a_name_of_4097_bytes_is_refused_wherever_colors_come_from() {
-    let scratch = Scratch::new();
-    let color = format!(r#"{{"name":"{}é","value":"1"}}"#, "a".repeat(4095));
-    let reason = "field \"name\" has 4097 bytes, at most 4096 are allowed";
-    let response = Server::with_seed("[]", &[]).ask("POST", "/colors", &color);
-    assert_eq!(response.status, 400);
-    assert!(response.message().starts_with(reason), "{response:?}");
-    let file = scratch.write("list.json", format!("[\n{color}\n]"));
-    let (code, out, log) = run(&mut colors(&["--listen", "127.0.0.1:0", "--seed", &file]));
-    assert_eq!((code, out.as_str(), log.lines().count()), (Some(1), "", 1), "{log}");
-    assert!(log.contains(&format!("[ERROR] {file}:2:")), "{log}");
-    assert!(log.ends_with(&format!(": {reason}\n")), "{log}");
-}
-
-#[test]
-fn entity_tags_survive_a_restart() {
-    let servers = [(); 2].map(|()| Server::with_seed(&format!("[{A}]"), &[]));
-    for target in ["/colors", "/colors/a"] {
-        let [first, second] = servers.each_ref().map(|server| server.ask("GET", target, ""));
-        first.expect_field(200, "etag", Some(second.field("etag").unwrap()));
-    }
 }
 
 #[test]
@@ -218,38 +185,6 @@ fn a_second_service_is_told_that_the_list_is_in_use() {
 }
 
 #[test]
-fn sqlite3_reads_and_copies_the_list_while_it_changes() {
-    if !is_installed("sqlite3") {
-        return;
-    }
-    let (scratch, file, server) = Server::kept(&format!("[{A}]"));
-    let is_over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let _end = SetOnDrop(&is_over);
-        for _ in 0..4 {
-            scope.spawn(|| {
-                let mut client = server.connect();
-                for step in (0..).take_while(|_| !is_over.load(Relaxed)) {
-                    let content = format!(r#"{{"value":"{step}"}}"#);
-                    client.ask("PUT", "/colors/a", &content).expect_status(200);
-                }
-            });
-        }
-        for round in 0..10 {
-            let count = sqlite3(&file, "SELECT count(*) FROM color");
-            assert_eq!(count, ("1\n".to_owned(), String::new()));
-            for copy in [".backup", "VACUUM INTO"] {
-                let path = scratch.file(&format!("{copy}-{round}"));
-                assert_eq!(sqlite3(&file, &format!("{copy} '{path}'")).1, "", "{copy}");
-                assert_eq!(sqlite3(&path, "PRAGMA integrity_check").0, "ok\n");
-                assert!(stored(&path).starts_with(r#"{"data":[{"name":"a","value":""#));
-            }
-        }
-    });
-    assert_eq!(stored(&file), server.list());
-}
-
-#[test]
 fn without_write_permission_the_list_can_be_printed_and_a_start_says_whose_it_is() {
     if !geteuid().is_root() {
         return skip("only root can run the service as somebody else");
@@ -327,4 +262,63 @@ fn names_that_a_uri_would_take_apart_are_names() {
         assert_eq!(run_in(&scratch.0, &["--check", "--data", name]).0, Some(0), "{name}");
     }
     assert_eq!(scratch.names().len(), 6);
+}
+
+/// The names of the files in a directory but FILE-shm, which harms nobody where it stays.
+fn names(scratch: &Scratch) -> Vec<String> {
+    scratch.names().into_iter().filter(|name| !name.ends_with("-shm")).collect()
+}
+
+/// The contents of FILE and FILE-wal, and the names beside them.
+fn files(scratch: &Scratch) -> (Vec<String>, [Vec<u8>; 2]) {
+    let read = |name: &str| fs::read(scratch.0.join(name)).unwrap();
+    (names(scratch), ["colors.db", "colors.db-wal"].map(read))
+}
+
+#[test]
+fn a_dump_and_a_check_beside_a_service_or_after_a_kill_change_nothing() {
+    let (scratch, file, server) = Server::kept("[]");
+    server.ask("POST", "/colors", A).expect_status(201);
+    let list = server.list();
+    let check = || {
+        let before = files(&scratch);
+        assert_eq!(stored(&file), list);
+        let (code, printed, log) = run(&mut colors(&["--check", "--data", &file]));
+        let expected = format!("the options are fine: 1 color kept in {file}\n");
+        assert_eq!((code, printed, log), (Some(0), expected, String::new()));
+        assert!(files(&scratch) == before);
+    };
+    check();
+    server.ask("PUT", "/colors/a", r#"{"value":"1"}"#).expect_status(200);
+    server.signal(Signal::KILL);
+    server.wait();
+    check();
+    fs::remove_file(format!("{file}-shm")).unwrap();
+    check();
+}
+
+#[test]
+fn a_dump_and_a_check_roll_back_what_a_program_has_left_as_a_start_does() {
+    let scratch = Scratch::new();
+    let file = scratch.file("colors.db");
+    let list = format!(r#"{{"data":[{A}]}}"#);
+    for arguments in [&["--dump"][..], &["--check"]] {
+        Server::with_data(&format!("[{A}]"), &file, &[]).stop();
+        let other = rusqlite::Connection::open(&file).unwrap();
+        // writes pages to FILE before the commit
+        other.execute_batch("PRAGMA journal_mode=DELETE; PRAGMA cache_size=2; BEGIN").unwrap();
+        let rows = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 50)";
+        let insert = "INSERT INTO color (name, value) SELECT printf('%3000d', x), '' FROM n";
+        other.execute_batch(&format!("{rows} {insert}")).unwrap();
+        // what a kill of that program would leave
+        let [bytes, journal] =
+            ["", "-journal"].map(|end| fs::read(format!("{file}{end}")).unwrap());
+        drop(other);
+        fs::write(&file, bytes).unwrap();
+        fs::write(format!("{file}-journal"), journal).unwrap();
+        assert_eq!(run(&mut colors(&[arguments, &["--data", &file]].concat())).0, Some(0));
+        assert_eq!(names(&scratch), ["colors.db"]);
+        assert_eq!(stored(&file), list);
+        fs::remove_file(&file).unwrap();
+    }
 }

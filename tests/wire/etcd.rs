@@ -70,7 +70,7 @@ fn a_change_is_told_to_who_waits_at_another_service() {
     let check = run(&mut colors(&["--check", "--data", &url]));
     assert_eq!(check.1, format!("the options are fine: 1 color kept in {url}\n"));
     assert!(one.ask("GET", "/health", "").content.contains(r#""saved":""#));
-    assert_eq!(one.metric("colors_saves_total"), 4.0);
+    wait_until("all saves are counted", || one.metric("colors_saves_total") == 4.0);
     one.stop();
     other.stop();
 }

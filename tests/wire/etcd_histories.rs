@@ -87,18 +87,31 @@ fn read_on(addresses: &Mutex<Vec<SocketAddr>>, is_over: &AtomicBool) -> usize {
     reads
 }
 
-#[test]
-fn every_history_at_services_that_share_an_etcd_has_an_order() {
-    let Some(mut etcd) = Etcd::start(3) else { return };
+/// Has `work` make requests of three services that share this list, while `disturb` goes on. Gives
+/// what that returns.
+fn beside_disturbances(
+    seed: &str,
+    work: impl FnOnce(&Mutex<Vec<SocketAddr>>, &AtomicBool),
+) -> Option<u32> {
+    let mut etcd = Etcd::start(3)?;
     let url = etcd.url("colors");
-    let servers: Vec<_> = (0..3).map(|_| Server::with_data("[]", &url, &[])).collect();
+    let servers: Vec<_> = (0..3).map(|_| Server::with_data(seed, &url, &[])).collect();
     let addresses = Mutex::new(servers.iter().map(|server| server.address).collect::<Vec<_>>());
     let is_over = AtomicBool::new(false);
-    let begun = Instant::now();
     thread::scope(|scope| {
-        let _end = SetOnDrop(&is_over);
+        let end = SetOnDrop(&is_over);
         let disturbing = scope.spawn(|| disturb(&mut etcd, servers, &addresses, &is_over));
-        let (mut rounds, mut made, mut in_doubt) = (0, 0, 0);
+        work(&addresses, &is_over);
+        drop(end);
+        Some(disturbing.join().unwrap())
+    })
+}
+
+#[test]
+fn every_history_at_services_that_share_an_etcd_has_an_order() {
+    let (mut rounds, mut made, mut in_doubt) = (0, 0, 0);
+    let actions = beside_disturbances("[]", |addresses, _| {
+        let begun = Instant::now();
         while begun.elapsed() < TIME {
             rounds += 1;
             let actor = |place: usize, seed: u32| {
@@ -148,39 +161,33 @@ fn every_history_at_services_that_share_an_etcd_has_an_order() {
             calls.push(last);
             check(&initial, &mut calls);
         }
-        is_over.store(true, Relaxed);
-        let actions = disturbing.join().unwrap();
-        figures(&format!(
-            "{rounds} histories, {made} changes, {in_doubt} in doubt, {actions} kills and stops"
-        ));
-        assert!(rounds > 0 && actions > 0, "{rounds} {actions}");
     });
+    let Some(actions) = actions else { return };
+    figures(&format!(
+        "{rounds} histories, {made} changes, {in_doubt} in doubt, {actions} kills and stops"
+    ));
+    assert!(rounds > 0 && actions > 0, "{rounds} {actions}");
 }
 
 #[test]
 fn what_is_read_at_a_service_only_goes_forward() {
-    let Some(mut etcd) = Etcd::start(3) else { return };
-    let url = etcd.url("colors");
     let seed = r#"[{"name":"count","value":"0"}]"#;
-    let servers: Vec<_> = (0..3).map(|_| Server::with_data(seed, &url, &[])).collect();
-    let addresses = Mutex::new(servers.iter().map(|server| server.address).collect::<Vec<_>>());
-    let is_over = AtomicBool::new(false);
-    let begun = Instant::now();
-    thread::scope(|scope| {
-        let _end = SetOnDrop(&is_over);
-        let disturbing = scope.spawn(|| disturb(&mut etcd, servers, &addresses, &is_over));
-        let reading = scope.spawn(|| read_on(&addresses, &is_over));
-        let mut count = 0_u64;
-        while begun.elapsed() < TIME / 2 {
-            count += 1;
-            let address = addresses.lock().unwrap()[count as usize % 3];
-            let Ok(stream) = TcpStream::connect(address) else { continue };
-            let content = format!(r#"{{"value":"{count}"}}"#);
-            let put = request("PUT", "/colors/count", "Host: localhost\r\n", &content);
-            let _ = Client::new(stream).try_ask(&put);
-        }
-        is_over.store(true, Relaxed);
-        disturbing.join().unwrap();
-        assert!(reading.join().unwrap() > 0);
+    beside_disturbances(seed, |addresses, is_over| {
+        thread::scope(|scope| {
+            let end = SetOnDrop(is_over);
+            let reading = scope.spawn(|| read_on(addresses, is_over));
+            let begun = Instant::now();
+            let mut count = 0_u64;
+            while begun.elapsed() < TIME / 2 {
+                count += 1;
+                let address = addresses.lock().unwrap()[count as usize % 3];
+                let Ok(stream) = TcpStream::connect(address) else { continue };
+                let content = format!(r#"{{"value":"{count}"}}"#);
+                let put = request("PUT", "/colors/count", "Host: localhost\r\n", &content);
+                let _ = Client::new(stream).try_ask(&put);
+            }
+            drop(end);
+            assert!(reading.join().unwrap() > 0);
+        });
     });
 }

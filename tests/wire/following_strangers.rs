@@ -9,13 +9,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::client::read_head;
-use crate::common::harness::{DEADLINE, Scratch, Server, colors, run, wait_until, within};
+use crate::common::harness::{Scratch, Server, colors, run, wait_until, within};
 use crate::wire::durable::health;
 
 const LIST: &str = r#"{"data":[{"name":"a","value":"1"}]}"#;
 
 /// Longest time until a bad answer is given up, the start of other tests included.
 const UNSEEN_TIME: Duration = Duration::from_secs(90);
+
+/// Longest time until content that stalls is given up: 5 s, and some for the start of other tests.
+const STALL_TIME: Duration = Duration::from_secs(28);
 
 /// Listens, and has `answer` answer each request, whatever that asks for, on a thread of its own
 /// until the test process ends. Gives the address and the number of requests.
@@ -155,7 +158,7 @@ fn content_that_stalls_is_noticed_as_soon_as_silence() {
             scope.spawn(move || {
                 let url = format!("http://{}", listen(answer()).0);
                 let follower = Server::start(&["--follow", &url, "--data", &copy]);
-                within(DEADLINE, || (health(&follower).0 == 503).then_some(()))
+                within(STALL_TIME, || (health(&follower).0 == 503).then_some(()))
                     .expect("it is said");
                 assert_eq!(follower.list(), LIST);
             });
@@ -167,7 +170,7 @@ fn content_that_stalls_is_noticed_as_soon_as_silence() {
                     run(&mut colors(&["--listen", "127.0.0.1:0", "--follow", &url]));
                 assert_eq!(code, Some(1), "{log}");
                 assert!(log.contains(": it does not answer in time; a start that has no"), "{log}");
-                assert!(begun.elapsed() < DEADLINE, "{:?}", begun.elapsed());
+                assert!(begun.elapsed() < STALL_TIME, "{:?}", begun.elapsed());
             });
         }
     });
@@ -187,11 +190,15 @@ fn failures_that_differ_or_alternate_fill_no_log() {
             let content = if is_good { other(number) } else { bad(number) };
             stream.write_all(response("200 OK", "", &content).as_bytes())
         });
+        let begun = Instant::now();
         let follower = Server::start(&["--follow", &format!("http://{address}")]);
         wait_until("it has asked some times", || requests.load(Relaxed) > 2 * lines + 3);
         let log = follower.stop();
-        assert_eq!(log.matches("[WARN] cannot follow ").count(), lines, "{log}");
-        assert!(log.matches(" is followed again").count() <= lines, "{log}");
+        // so many in a minute
+        let most = lines * (1 + begun.elapsed().as_secs() as usize / 60);
+        let logged = log.matches("[WARN] cannot follow ").count();
+        assert!((lines..=most).contains(&logged), "{log}");
+        assert!(log.matches(" is followed again").count() <= most, "{log}");
     }
 }
 

@@ -1,11 +1,12 @@
 //! What is a request and what is not, on the wire, once per error: refusals close, and none of
-//! their bytes is ever another request. All forms of each error are in the unit tests.
+//! their bytes is ever another request. All forms of each error are in the unit tests. And when a
+//! connection stays open.
 
 use std::net::Shutdown;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::common::client::{Client, request};
+use crate::common::client::Client;
 use crate::common::harness::{Scratch, Server};
 
 /// A request that would be noticed: it changes the list.
@@ -147,16 +148,6 @@ fn a_request_cut_off_at_any_byte_changes_nothing() {
 }
 
 #[test]
-fn a_client_that_half_closes_after_its_request_gets_one_answer() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
-    client.send("GET /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    client.stream.shutdown(Shutdown::Write).unwrap();
-    client.response().expect_status(200);
-    client.expect_close();
-}
-
-#[test]
 fn a_client_that_expects_100_is_told_to_go_on_or_refused_at_once() {
     let server = Server::with_seed("[]", &["--max-body", "100"]);
     let mut client = server.connect();
@@ -215,21 +206,50 @@ fn what_the_head_decides_is_answered_without_waiting_for_the_content() {
 }
 
 #[test]
-fn pipelined_requests_are_answered_in_order() {
+fn the_version_and_the_connection_field_decide_whether_it_stays_open() {
     let server = Server::start(&[]);
-    let mut client = server.connect();
-    let names: Vec<String> = (0..200).map(|number| format!("none-{number}")).collect();
-    let mut requests = String::new();
-    for name in &names {
-        let content = format!(r#"{{"name":"{name}","value":"1"}}"#);
-        requests += &request("POST", "/colors", "Host: localhost\r\n", &content);
-        requests += &format!("GET /colors/{name} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    for (request, connection) in [
+        ("GET /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n", "keep-alive"),
+        (
+            "GET /colors/red HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n",
+            "keep-alive",
+        ),
+        ("GET /colors/red HTTP/1.1\r\nHost: localhost\r\nConnection: x, Close\r\n\r\n", "close"),
+        ("GET /colors/red HTTP/1.0\r\n\r\n", "close"),
+        (
+            "GET /colors/red HTTP/1.0\r\nHost: localhost\r\nConnection: Keep-Alive\r\n\r\n",
+            "keep-alive",
+        ),
+    ] {
+        let mut client = server.connect();
+        client.send(request);
+        let response = client.response();
+        response.expect_field(200, "connection", Some(connection));
+        if connection == "close" { client.expect_close() } else { client.expect_open() }
     }
-    client.send(&requests);
-    for name in &names {
-        let expected = format!(r#"{{"name":"{name}","value":"1"}}"#);
-        let expected = (expected.clone(), expected);
-        assert_eq!((client.response().content, client.response().content), expected);
+}
+
+#[test]
+fn every_response_says_how_long_its_connection_may_be_idle_and_that_is_never_too_long() {
+    for (option, said) in [("75s", "timeout=75"), ("1999ms", "timeout=1"), ("0.2", "timeout=1")] {
+        let server = Server::start(&["--keep-alive", option]);
+        let mut client = server.connect();
+        let mut asked = Instant::now();
+        for (method, target, content) in [
+            ("GET", "/colors/red", ""),
+            ("HEAD", "/", ""),
+            ("POST", "/colors", "{"),
+            ("OPTIONS", "*", ""),
+        ] {
+            asked = Instant::now();
+            let response = client.ask(method, target, content);
+            assert_eq!(response.field("keep-alive"), Some(said), "{method} {option}");
+        }
+        if option == "0.2" {
+            client.expect_close();
+            assert!(asked.elapsed() >= Duration::from_millis(1150), "{:?}", asked.elapsed());
+        }
     }
-    client.expect_open();
+    let expected = Some("timeout=75");
+    assert_eq!(Server::start(&[]).connect().ask("GET", "/", "").field("keep-alive"), expected);
 }

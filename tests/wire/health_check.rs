@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::thread;
 
 use crate::common::harness::{self, Scratch, Server, colors};
+use crate::wire::recipes::own_address;
 
 /// Exit code, standard output, and what was logged.
 #[track_caller]
@@ -39,7 +40,7 @@ fn a_service_is_found_by_its_url_its_socket_and_its_variables() {
 
 #[test]
 fn what_is_not_well_is_one_line_and_exit_code_1() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = TcpListener::bind(own_address(0)).unwrap();
     let address = listener.local_addr().unwrap();
     let place = format!("http://{address}");
     let answers = ["HTTP/1.1 503 No\r\n\r\n{\"status\":\"stopping\"}\n", "SSH-2.0\r\n", ""];
@@ -50,18 +51,17 @@ fn what_is_not_well_is_one_line_and_exit_code_1() {
             client.write_all(answer.as_bytes()).unwrap();
         }
     });
-    for reason in [
-        r#"503 "{\"status\":\"stopping\"}""#,
-        "the answer is not HTTP",
-        "the answer is not HTTP",
-        "Connection refused (os error 111)",
-    ] {
+    let check = |reason: &str| {
         let (code, out, log) = ask(&[&place], &[]);
         let expected = format!("[ERROR] no healthy service at {place}: {reason}\n");
         assert_eq!((code, out.as_str()), (Some(1), ""));
         assert!(log.ends_with(&expected) && log.lines().count() == 1, "{log}");
-    }
+    };
+    check(r#"503 "{\"status\":\"stopping\"}""#);
+    check("the answer is not HTTP");
+    check("the answer is not HTTP");
     server.join().unwrap();
+    check("Connection refused (os error 111)");
     assert_eq!(ask(&["https://a"], &[]).0, Some(2));
     assert_eq!(ask(&["--check"], &[]).0, Some(2));
 }

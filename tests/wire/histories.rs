@@ -399,7 +399,7 @@ fn every_history_that_a_kill_ends_has_an_order() {
         calls.push(Actor::new(server.address, 0).unwrap().call(Operation::ReadAll));
         check(&initial, &mut calls);
     }
-    assert!(unanswered > ROUNDS as usize, "{unanswered}");
+    assert!(unanswered > 0, "no kill came before an answer");
 }
 
 #[test]

@@ -259,12 +259,13 @@ fn keep_asking(address: SocketAddr, stop: &AtomicBool, answered: &AtomicUsize) {
     while !stop.load(Relaxed) {
         let mut client =
             Client::new(TcpStream::connect(address).expect("no connection is refused"));
+        let mut answered_at = Instant::now();
         for (request, status) in requests.iter().cycle() {
-            let begun = Instant::now();
             let Some(response) = client.try_ask(request) else {
-                assert!(begun.elapsed() > BUSY, "closed in the middle of a dialogue");
+                assert!(answered_at.elapsed() > BUSY, "closed in the middle of a dialogue");
                 break;
             };
+            answered_at = Instant::now();
             assert_eq!(response.status, *status);
             answered.fetch_add(1, Relaxed);
             if response.closes() || stop.load(Relaxed) {

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -218,12 +218,7 @@ fn another_machine_takes_over_without_a_loss_by_the_commands_for_that() {
             values(&first.restored()).values().all(|value| *value > 10)
         });
         first.follow(block(REPLICAS, "sh", "litestream.service"), |what| match what {
-            "disable --now colors.service" => {
-                let begun = Instant::now();
-                assert_calm(&old.take().unwrap().stop());
-                // it does not wait for Litestream, which reads all the time
-                assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
-            }
+            "disable --now colors.service" => assert_calm(&old.take().unwrap().stop()),
             "disable --now litestream.service" => litestream.take().unwrap().stop(),
             _ => panic!("{what}"),
         });

@@ -5,7 +5,6 @@ use std::io::{BufRead as _, BufReader};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
@@ -71,11 +70,7 @@ fn a_log_that_nobody_reads_stalls_no_request_and_says_later_what_is_missing() {
     // nor does the end wait for it
     (0..3_000).for_each(|_| client.expect_open());
     signal_child(&child, Signal::TERM);
-    let begun = Instant::now();
-    let status = eventually("the service ends", || child.try_wait().unwrap());
-    // it waits half a second for the log at most, and a machine may be slow
-    let time = begun.elapsed();
-    assert!(status.success() && time < Duration::from_secs(15), "{time:?}");
+    assert!(eventually("the service ends", || child.try_wait().unwrap()).success());
 }
 
 #[test]

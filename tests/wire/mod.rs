@@ -1,11 +1,8 @@
 //! The service over raw sockets and beside the programs that it works with. One file per topic.
 
 mod browsers;
-mod connections;
-mod contract;
 mod data_file;
 mod database_files;
-mod dump_and_check;
 mod durable;
 mod etcd;
 mod etcd_failures;
@@ -27,7 +24,6 @@ mod nginx;
 mod nginx_front;
 mod notices;
 mod openapi;
-mod openapi_form;
 mod operations;
 mod options;
 mod other_programs;

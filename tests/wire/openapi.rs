@@ -1,5 +1,5 @@
 //! The OpenAPI document against the running service: each resource, method, status, field and
-//! content it describes, and no others.
+//! content it describes, and no others. Its examples are valid, and docs/http.md says the same.
 
 use std::collections::BTreeSet;
 
@@ -7,32 +7,34 @@ use serde_json::{Value, json};
 
 use crate::common::client::Response;
 use crate::common::harness::Server;
-use crate::wire::openapi_form::rows_of_document;
+use crate::wire::readme::rows;
 use crate::wire::token::{Guarded, TOKEN};
 use crate::wire::waiting::wait_on;
+
+const HTTP: &str = include_str!("../../docs/http.md");
 
 /// The documented statuses that no request here brings about: they are there for failures of the
 /// disk, for bugs, and for lists in etcd.
 const UNPROVOKED: [&str; 2] = ["500", "507"];
 
-pub(super) struct Document(pub(super) Value);
+struct Document(Value);
 
-pub(super) struct Operation<'a> {
-    pub(super) method: String,
-    pub(super) path: &'a str,
-    pub(super) description: &'a Value,
+struct Operation<'a> {
+    method: String,
+    path: &'a str,
+    description: &'a Value,
     /// Those of the operation and of its path.
     parameters: Vec<&'a Value>,
 }
 
 impl Document {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         let served = Server::start(&[]).ask("GET", "/openapi.json", "");
         Self(serde_json::from_str(&served.content).unwrap())
     }
 
     /// What a reference points to, or the value itself.
-    pub(super) fn resolve<'a>(&'a self, value: &'a Value) -> &'a Value {
+    fn resolve<'a>(&'a self, value: &'a Value) -> &'a Value {
         match value.get("$ref") {
             Some(reference) => self
                 .0
@@ -50,7 +52,7 @@ impl Document {
             .map(|(path, item)| (path.as_str(), item.as_object().unwrap()))
     }
 
-    pub(super) fn operations(&self) -> Vec<Operation<'_>> {
+    fn operations(&self) -> Vec<Operation<'_>> {
         let mut operations = Vec::new();
         for (path, item) in self.paths() {
             for (method, description) in item.iter().filter(|(key, _)| *key != "parameters") {
@@ -74,7 +76,7 @@ impl Document {
 
     /// Checks a value against a schema, which may refer to the document's components.
     #[track_caller]
-    pub(super) fn validate(&self, schema: &Value, value: &Value, what: &str) {
+    fn validate(&self, schema: &Value, value: &Value, what: &str) {
         let mut schema = schema.clone();
         schema["components"] = self.0["components"].clone();
         let validator = jsonschema::draft202012::new(&schema).unwrap();
@@ -84,7 +86,7 @@ impl Document {
 
     /// The documented response of a status.
     #[track_caller]
-    pub(super) fn response<'a>(&'a self, operation: &Operation<'a>, status: &str) -> &'a Value {
+    fn response<'a>(&'a self, operation: &Operation<'a>, status: &str) -> &'a Value {
         let responses = &operation.description["responses"];
         self.resolve(
             responses
@@ -148,7 +150,7 @@ impl Operation<'_> {
     }
 
     /// The examples of its content; nothing at all when it takes none.
-    pub(super) fn example_contents(&self) -> Vec<String> {
+    fn example_contents(&self) -> Vec<String> {
         match self.description.pointer("/requestBody/content/application~1json/examples") {
             Some(examples) => examples
                 .as_object()
@@ -160,7 +162,7 @@ impl Operation<'_> {
         }
     }
 
-    pub(super) fn statuses(&self) -> BTreeSet<String> {
+    fn statuses(&self) -> BTreeSet<String> {
         self.description["responses"].as_object().unwrap().keys().cloned().collect()
     }
 }
@@ -288,7 +290,10 @@ fn every_documented_status_can_be_had_and_is_as_documented() {
                 "304" => ask_with("If-None-Match: *\r\n"),
                 "400" => ask_with("Content-Length: x\r\n"),
                 "401" => {
-                    document.check(&operation, &private.ask(method, &target, "Bearer wrong", ""));
+                    let wrong = private.ask(method, &target, "Bearer wrong", "");
+                    let challenge = r#"Bearer realm="colors", error="invalid_token""#;
+                    wrong.expect_field(401, "www-authenticate", Some(challenge));
+                    document.check(&operation, &wrong);
                     private.ask(method, &target, "", "")
                 }
                 "403" => ask(&format!("http://evil.example{target}"), ""),
@@ -350,4 +355,73 @@ fn the_answers_to_those_who_wait_are_as_documented() {
             document.check(&operation, &real);
         }
     }
+}
+
+#[test]
+fn every_example_of_it_is_valid() {
+    let document = Document::new();
+    let components = &document.0["components"];
+    for (name, described) in components["headers"].as_object().unwrap() {
+        document.validate(&described["schema"], &described["example"], name);
+    }
+    for operation in document.operations() {
+        for status in operation.statuses() {
+            let what = format!("{} {} {status}", operation.method, operation.path);
+            let response = document.response(&operation, &status);
+            if let Some(content) = response.pointer("/content/application~1json") {
+                document.validate(&content["schema"], content.get("example").expect(&what), &what);
+            }
+        }
+        let request = &operation.description["requestBody"];
+        if let Some(content) = request.pointer("/content/application~1json") {
+            for example in operation.example_contents() {
+                let example = serde_json::from_str(&example).unwrap();
+                document.validate(&content["schema"], &example, operation.path);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_document_for_people_has_the_same_statuses() {
+    let document = Document::new();
+    let operations = document.operations();
+    let refusals: BTreeSet<String> = operations
+        .iter()
+        .flat_map(Operation::statuses)
+        .filter(|status| status.as_str() >= "400")
+        .collect();
+    let rows = rows_of_document("| status |");
+    let told: BTreeSet<String> = rows.iter().flat_map(|row| statuses_in(row[0])).collect();
+    assert_eq!(told, refusals);
+    let methods = ["GET", "HEAD", "POST", "PUT", "DELETE"];
+    for row in rows_of_document("| resource |") {
+        let path = row[0].trim_matches('`').replace("<name>", "{name}");
+        for (method, cell) in methods.into_iter().zip([1, 1, 2, 3, 4].map(|column| row[column])) {
+            let documented = operations
+                .iter()
+                .find(|operation| operation.path == path && operation.method == method);
+            let shown: BTreeSet<String> = statuses_in(cell).collect();
+            match documented {
+                Some(operation) => assert!(
+                    !shown.is_empty() && shown.is_subset(&operation.statuses()),
+                    "{method} {path}: {cell}"
+                ),
+                None => assert_eq!(cell, "405", "{method} {path}"),
+            }
+        }
+    }
+}
+
+/// The rows of the table in docs/http.md whose head begins like this, cell by cell.
+fn rows_of_document(head: &str) -> Vec<Vec<&'static str>> {
+    rows(HTTP, head)
+        .into_iter()
+        .map(|row| row.trim_matches('|').split('|').map(str::trim).collect())
+        .collect()
+}
+
+/// The numbers of three digits in a text.
+fn statuses_in(text: &str) -> impl Iterator<Item = String> + '_ {
+    text.split(|c: char| !c.is_ascii_digit()).filter(|digits| digits.len() == 3).map(str::to_owned)
 }

@@ -123,6 +123,24 @@ fn the_service_answers_as_specified() {
     }
 }
 
+#[test]
+fn head_is_get_without_content() {
+    for server in Server::of_all_kinds(SEED) {
+        for target in ["/colors", "/colors/red", "/colors/no", "/nowhere", "/colors/%", "/", "/?x"]
+        {
+            let mut client = server.connect();
+            let mut ask = |method| client.ask_with(method, target, "Accept: text/html\r\n", "");
+            let (get, head) = (ask("GET"), ask("HEAD"));
+            let without_date = |fields: &[(String, String)]| {
+                fields.iter().filter(|(name, _)| name != "Date").cloned().collect::<Vec<_>>()
+            };
+            let expected = (get.status, without_date(&get.fields));
+            assert_eq!((head.status, without_date(&head.fields)), expected, "{target}");
+            assert_eq!(head.content, "");
+        }
+    }
+}
+
 /// The program of `examples/plain.rs`, started by the command of README on a free port.
 fn plain() -> Server {
     let scratch = Scratch::new();

@@ -9,7 +9,9 @@ use rusqlite::Connection;
 use rustix::process::Signal;
 
 use crate::common::client::request;
-use crate::common::harness::{Scratch, Server, colors, eventually, run, stored, wait_until};
+use crate::common::harness::{
+    DEADLINE, Scratch, Server, colors, eventually, run, stored, wait_until,
+};
 use crate::common::process::on_log_of;
 use crate::wire::durable::not_saved;
 
@@ -40,17 +42,12 @@ impl Shared {
     fn health(&self) -> u16 {
         self.server.ask("GET", "/health", "").status
     }
-
-    /// How many times the log says that another program has changed the list.
-    fn warnings(&self) -> usize {
-        self.server.log().matches("[WARN] another program has changed the list").count()
-    }
 }
 
-/// Waits for the write lock as Litestream does.
+/// Another program, which waits for the write lock.
 fn connect(file: &str) -> Connection {
     let connection = Connection::open(file).unwrap();
-    connection.busy_timeout(Duration::from_secs(1)).unwrap();
+    connection.busy_timeout(DEADLINE).unwrap();
     connection
 }
 
@@ -113,70 +110,6 @@ fn stored_by_sqlite(connection: &Connection) -> Vec<(String, String)> {
     let mut statement = connection.prepare("SELECT name, value FROM color ORDER BY id").unwrap();
     let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
     rows.map(Result::unwrap).collect()
-}
-
-#[test]
-fn a_change_finds_its_color_after_another_program_has_renumbered_the_rows() {
-    let shared = Shared::start(&format!("[{A},{B}]"));
-    for (renumber, list) in [
-        (
-            "UPDATE color SET id = 3 - id WHERE id < 0; UPDATE color SET id = -id; UPDATE color SET id = id + 3",
-            [A, B],
-        ),
-        ("UPDATE color SET id = id + 1000", [A, B]),
-        ("UPDATE color SET id = CASE name WHEN 'a' THEN -1 ELSE -2 END", [B, A]),
-    ] {
-        let server = &shared.server;
-        shared.run(renumber);
-        // each is the first change after it
-        server
-            .ask("PUT", "/colors/a", r#"{"value":"new"}"#)
-            .expect_content(r#"{"name":"a","value":"new"}"#);
-        shared.run("UPDATE color SET id = id + 7");
-        assert_eq!(server.ask("DELETE", "/colors/b", "").content, B);
-        shared.run("UPDATE color SET id = id + 7");
-        let expected: Vec<&str> = list.into_iter().filter(|color| *color == A).collect();
-        assert_eq!(server.ask("PUT", "/colors/a", r#"{"value":"1"}"#).content, A);
-        assert_eq!(server.list(), envelope(&expected));
-        server.ask("PUT", "/colors", &format!("[{A},{B}]")).expect_status(200);
-    }
-    let list = shared.server.list();
-    assert_eq!(list, envelope(&[A, B]));
-    shared.server.stop();
-    drop(shared.other);
-    assert_eq!(stored(&shared.file), list);
-}
-
-#[test]
-fn changes_go_on_whatever_another_program_does_to_the_files() {
-    let shared = Shared::start(&format!("[{A}]"));
-    let statements = [
-        "VACUUM",
-        "PRAGMA wal_checkpoint(PASSIVE)",
-        "PRAGMA wal_checkpoint(FULL)",
-        "REINDEX; ANALYZE; PRAGMA optimize",
-        "VACUUM; PRAGMA wal_checkpoint(TRUNCATE)",
-        "PRAGMA wal_checkpoint(RESTART); VACUUM",
-    ];
-    let server = &shared.server;
-    for (round, statements) in statements.iter().cycle().take(18).enumerate() {
-        for statement in statements.split("; ") {
-            shared.other.prepare(statement).unwrap().query([]).unwrap().next().unwrap();
-        }
-        let color = format!(r#"{{"name":"name-{round}","value":"{}"}}"#, "x".repeat(20_000));
-        server.ask("POST", "/colors", &color).expect_status(201);
-        if round > 2 {
-            let earlier = format!("/colors/name-{}", round - 2);
-            server.ask("DELETE", &earlier, "").expect_status(200);
-        }
-        assert_eq!(shared.health(), 200, "{statements}");
-    }
-    let list = server.list();
-    assert_eq!(shared.warnings(), 0, "none of that changes a color: {}", shared.server.log());
-    shared.server.signal(Signal::KILL);
-    shared.server.wait();
-    drop(shared.other);
-    assert_eq!(stored(&shared.file), list);
 }
 
 /// What another program does, how it is undone, and why the service refuses it.
@@ -318,7 +251,7 @@ fn changes_wait_for_another_program_that_writes_but_not_one_after_the_other() {
         assert_eq!((response.status, response.message()), (500, message));
     }
     // one wait for the first, and one for those that came after it
-    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
     assert_eq!(shared.health(), 503);
     shared.run("COMMIT");
     wait_until("it recovers by itself", || shared.health() == 200);
@@ -374,7 +307,6 @@ fn is_shown_without_a_save() -> bool {
 fn a_program_that_takes_the_write_lock_again_and_again_starves_no_change() {
     let shared = Shared::start(&format!("[{A}]"));
     shared.run("CREATE TABLE theirs (number INTEGER)");
-    shared.other.busy_timeout(Duration::from_secs(20)).unwrap();
     let (server, other) = (&shared.server, &shared.other);
     thread::scope(|scope| {
         let changing = scope.spawn(|| {

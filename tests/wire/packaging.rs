@@ -98,20 +98,6 @@ fn files(directory: &Path) -> Vec<(u32, String)> {
 }
 
 #[test]
-fn a_prefix_may_end_in_a_slash() {
-    let scratch = Scratch::new();
-    let (code, told, error) = install(&scratch.0, "/usr/local/", "/bin/false");
-    assert_eq!(code, Some(0), "{error}");
-    assert_eq!(files(&scratch.0), FILES.map(|(mode, path)| (mode, path.to_owned())));
-    let unit = scratch.0.join("usr/local/lib/systemd/system/colors.service");
-    let unit = fs::read_to_string(unit).unwrap();
-    assert!(
-        unit.contains("/usr/local/bin/colors") && !(told + &unit).contains("local//"),
-        "{unit}"
-    );
-}
-
-#[test]
 fn make_uninstall_removes_what_make_install_installed() {
     if !is_installed("make") {
         return;
@@ -121,8 +107,16 @@ fn make_uninstall_removes_what_make_install_installed() {
     assert_eq!(files(&scratch.0), FILES.map(|(mode, path)| (mode, path.to_owned())));
     let program = scratch.0.join("usr/local/bin/colors");
     assert_eq!(run(Command::new(program).arg("--version")).0, Some(0));
+    // changed options and the list outlive both
+    let options = scratch.write("etc/default/colors", "COLORS_READ_ONLY=true\n");
+    fs::create_dir_all(scratch.0.join("var/lib/colors")).unwrap();
+    let list = scratch.write("var/lib/colors/colors.db", "the list");
+    make(&scratch, "install", &[]);
     make(&scratch, "uninstall", &[]);
-    assert_eq!(files(&scratch.0), []);
+    let kept: Vec<_> = files(&scratch.0).into_iter().map(|(_, path)| path).collect();
+    assert_eq!(kept, ["etc/default/colors", "var/lib/colors/colors.db"]);
+    assert_eq!(fs::read_to_string(options).unwrap(), "COLORS_READ_ONLY=true\n");
+    assert_eq!(fs::read_to_string(list).unwrap(), "the list");
     for directory in
         ["usr/local/lib/colors", "usr/local/share/colors", "usr/local/share/doc/colors"]
     {
@@ -204,40 +198,26 @@ fn an_installation_below_another_prefix_writes_nothing_else_and_says_what_to_cop
 }
 
 #[test]
-fn an_installation_is_the_same_with_every_umask_and_a_path_for_cd() {
+fn an_installation_is_the_same_with_every_umask_a_path_for_cd_and_a_slash_behind_the_prefix() {
     let elsewhere = Scratch::new();
     fs::create_dir(elsewhere.0.join("packaging")).unwrap();
-    for umask in ["077", "000"] {
+    for (umask, prefix) in [("077", "/usr/local"), ("000", "/usr/local/")] {
         let scratch = Scratch::new();
         let root = scratch.0.join("root");
         let mut command = Command::new("sh");
         command.args(["-c", "umask $0 && exec packaging/install.sh", umask]).current_dir(ROOT);
         command.env("DESTDIR", &root).env("BINARY", colors(&[]).get_program());
-        let (code, _, error) = run(command.env("CDPATH", &elsewhere.0).env_remove("PREFIX"));
+        let (code, told, error) = run(command.env("CDPATH", &elsewhere.0).env("PREFIX", prefix));
         assert_eq!((code, error.as_str()), (Some(0), ""), "{umask}");
+        let unit = root.join("usr/local/lib/systemd/system/colors.service");
+        let unit = fs::read_to_string(unit).unwrap();
+        assert!(unit.contains("/usr/local/bin/colors"), "{unit}");
+        assert!(!(told + &unit).contains("local//"), "{unit}");
         assert_eq!(files(&root), FILES.map(|(mode, path)| (mode, path.to_owned())), "{umask}");
         let mut find = Command::new("find");
         let others = run(find.arg(&root).args(["-type", "d", "-not", "-perm", "755"]));
         assert_eq!(others, (Some(0), String::new(), String::new()), "{umask}");
     }
-}
-
-#[test]
-fn changed_options_and_the_list_outlive_make_install_and_uninstall() {
-    if !is_installed("make") {
-        return;
-    }
-    let scratch = Scratch::new();
-    make(&scratch, "install", &[]);
-    let options = scratch.write("etc/default/colors", "COLORS_READ_ONLY=true\n");
-    fs::create_dir_all(scratch.0.join("var/lib/colors")).unwrap();
-    let list = scratch.write("var/lib/colors/colors.db", "the list");
-    make(&scratch, "install", &[]);
-    make(&scratch, "uninstall", &[]);
-    let kept: Vec<_> = files(&scratch.0).into_iter().map(|(_, path)| path).collect();
-    assert_eq!(kept, ["etc/default/colors", "var/lib/colors/colors.db"]);
-    assert_eq!(fs::read_to_string(options).unwrap(), "COLORS_READ_ONLY=true\n");
-    assert_eq!(fs::read_to_string(list).unwrap(), "the list");
 }
 
 #[test]

@@ -1,12 +1,8 @@
 //! `PUT /colors`: what counts as a list, who may replace it, and that it is one step for readers
 //! and on the disk.
 
-use std::io::Read as _;
-use std::time::Instant;
-
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 
-use crate::common::client::request;
 use crate::common::harness::{Scratch, Server, stored, wait_until};
 use crate::common::process::on_log_of;
 use crate::wire::durable::not_saved;
@@ -79,43 +75,6 @@ fn a_list_and_the_one_that_it_replaces_take_twelve_times_the_content() {
 /// the lists apart: under 1 MiB of JSON.
 fn long_list(version: usize) -> String {
     list_of((0..20_000).map(|number| (number, 10_usize.pow(18) + version)))
-}
-
-#[test]
-fn after_kill_9_there_is_the_old_list_or_the_new_one() {
-    const ROUNDS: usize = 16;
-    let scratch = Scratch::new();
-    let file = scratch.file("colors.db");
-    Server::with_data(&long_list(0), &file, &["--max-body", "16MiB"]).stop();
-    let mut random = fastrand::Rng::with_seed(28);
-    let mut version = 0;
-    for round in 0..ROUNDS {
-        let server = Server::start(&["--data", &file]);
-        let mut client = server.connect();
-        // how long one takes
-        let begun = Instant::now();
-        version += 1;
-        assert!(client.ask("PUT", "/colors", &long_list(version)).content == long_list(version));
-        let end = begun.elapsed().mul_f64(random.f64() * 1.2);
-        client.send(request("PUT", "/colors", "Host: localhost\r\n", &long_list(version + 1)));
-        // any moment will do
-        let begun = Instant::now();
-        while begun.elapsed() < end {
-            std::thread::yield_now();
-        }
-        server.signal(Signal::KILL);
-        server.wait();
-        let mut answer = Vec::new();
-        // A reset means that there is no answer.
-        let _ = client.stream.read_to_end(&mut answer);
-        let list = stored(&file);
-        if list == long_list(version + 1) {
-            version += 1;
-        } else {
-            assert!(list == long_list(version), "round {round}: neither list");
-            assert!(!answer.starts_with(b"HTTP/1.1 200 "), "round {round}: it was acknowledged");
-        }
-    }
 }
 
 #[test]

@@ -229,7 +229,7 @@ fn three_hosts_share_a_list_and_one_or_all_are_replaced() {
     let hosts = [&one, &two, &three];
     hosts.iter().for_each(|host| host.set_etcd_up(""));
     hosts.iter().for_each(|host| host.start_colors());
-    two.run(&format!("curl -sSf localhost:8080/colors --json '{INK}'"));
+    two.wait_for(&format!("curl -sSf localhost:8080/colors --json '{INK}'"));
     hosts.iter().for_each(|host| host.wait_for("curl -sSf localhost:8080/colors/ink"));
 
     // the members let nobody in without the key

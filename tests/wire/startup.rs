@@ -14,19 +14,6 @@ fn only_line(log: &str) -> &str {
 }
 
 #[test]
-fn the_seed_is_never_written() {
-    let scratch = Scratch::new();
-    let file = scratch.write("seed.json", "[]");
-    let mut command = colors(&["--listen", "127.0.0.1:0", "--seed", &file]);
-    command.current_dir(&scratch.0);
-    let server = Server::spawn(command);
-    server.ask("POST", "/colors", r#"{"name":"a","value":"b"}"#).expect_status(201);
-    server.stop();
-    assert_eq!(fs::read_to_string(&file).unwrap(), "[]");
-    assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 1);
-}
-
-#[test]
 fn an_address_in_use_is_one_clear_line_and_leaves_no_file() {
     let scratch = Scratch::new();
     let server = Server::start(&[]);

@@ -70,9 +70,9 @@ fn the_manager_hears_of_start_and_end() {
 fn the_watchdog_is_kept_quiet_by_an_idle_service_and_by_a_busy_one() {
     let manager = Manager::new();
     let patience = Duration::from_millis(600);
+    let begun = Instant::now();
     let server = manager.start(Some(patience), &[]);
     assert!(manager.message().starts_with("READY=1\n"));
-    let begun = Instant::now();
     for _ in 0..2 {
         assert_eq!(manager.message(), HEARTBEAT);
     }
