@@ -67,6 +67,8 @@ impl Browser {
     /// The same where several colors have the name.
     #[track_caller]
     pub(crate) fn open_nth_color(&self, name: &str, nth: usize) {
+        // tiles out of view come a moment after those in view
+        self.until(&format!("return !!({NTH_TILE})({}, {nth})", json!(name)));
         self.click_on(
             &format!("const [name, nth] = arguments; return ({NTH_TILE})(name, nth).firstChild"),
             &json!([name, nth]),
