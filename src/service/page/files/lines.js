@@ -81,7 +81,7 @@ function lines(text) {
 		if (/^\s*(\/\/|[!;]|#(\s|$)|$)/.test(line)) continue;
 		const [written] = /#[\da-f]{3,8}\b|\b0x[\da-f]{6,8}\b|\b[a-z]+\([\d\s.,%/-]+\)/i.exec(line) ?? [''];
 		const value = /[{<]/.test(line) ? undefined : colorOf(written);
-		const [rest = ''] = line.replace(written, '|').split(/[=|\t]/).map(part => part.replace(/^[^\p{L}\p{N}]+|[^\p{L}\p{N}]+$/gu, '')).filter(Boolean);
+		const [rest = ''] = line.replace(written, '|').split(/[=|\t]/).map(part => /[\p{L}\p{N}](.*[\p{L}\p{N}])?/u.exec(part)?.[0]).filter(Boolean);
 		const name = rest.replace(/^(?:(?:export|public|static|final|const|let|var|val|define|Color) +)+/, '');
 		if (value) colors.push({name: name ? section + name : value, value});
 		else if (/^\s*\[[^\]]*\]\s*$/.test(line)) section = `${rest}-`;

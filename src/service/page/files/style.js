@@ -19,8 +19,8 @@ function style(text) {
 		const name = isTheme ? variable.replace(/^--color-/, '--') : variable;
 		form ||= isTheme ? 'Tailwind theme' : {'-': 'CSS custom properties', $: 'SCSS variables', '@': 'Less variables'}[variable[0]];
 		// a map of SCSS
-		const inner = /^\(/.test(value) ? [...value.matchAll(/(?:(["'])(.*?)\1|([\w-]+))\s*:\s*(["']?)([^,()"']+(?:\([^()]*\))?)\4/g)] : [];
-		for (const [, , quoted, key = quoted, , text] of inner) take(`${name}-${key}`, values.get(text.trim()) ?? colorOf(text));
+		const inner = /^\(/.test(value) ? [...value.matchAll(/(?:"([^"]*)"|'([^']*)'|([\w-]+))\s*:\s*(["']?)([^,()"']+(?:\([^()]*\))?)\4/g)] : [];
+		for (const [, double, single = double, key = single, , text] of inner) take(`${name}-${key}`, values.get(text.trim()) ?? colorOf(text));
 		if (!inner.length) take(name, color);
 	}
 	const colors = [...values].map(([name, value]) => ({name: bare(name), value}));
