@@ -26,7 +26,7 @@ function ownList(data, form = 'JSON') {
 /* The objects of a script, as in `export default {red: '#f00'}`. If there are several, each goes by the name of its variable. */
 function script(text) {
 	if (text.length > MOST) return null;
-	const begin = /(?:([\w-]+)\s*(?::[^=\n]*)?=|\b(?:default|return)\b|\(|^(?:\s*\/\/.*)*)\s*(?=[[{])/g;
+	const begin = /(?:(?<![\w-])([\w-]+)\s*(?::[^=\n]{0,99})?=|\b(?:default|return)\b|\(|^(?:\s*\/\/.*)*)\s*(?=[[{])/g;
 	const all = [];
 	for (let match; (match = begin.exec(text));) {
 		try {
