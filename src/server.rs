@@ -45,23 +45,26 @@
 //! # Locks
 //!
 //! Each lock is held for a moment: nothing is sent, saved or logged under it, and no whole list is
-//! made, hashed or freed. The exceptions are the locks of `ColorList::envelope` and
-//! `Representation::tag`, and `SharedList::latest`: they are held while a list is made or hashed,
-//! and the last one has others taken inside it. The crates have locks of their own: around the
-//! queue of the pool, and around the log, whose lines go to a channel.
+//! made, hashed or freed. The exceptions are these. [`Shared::making_room`] is held while
+//! connections are answered and closed, but no thread waits for it. The locks of
+//! `ColorList::envelope` and `Representation::tag`, and `SharedList::latest`, are held while a list
+//! is made or hashed. The crates have locks of their own: around the queue of the pool, and around
+//! the log, whose lines go to a channel.
 //!
-//! - `Watches::entries`: which connections of a worker wait for a change, and what has changed.
-//! - `SharedList::current`: the current version of the list; locked to clone it, or to edit it in
+//! - [`Shared::making_room`]: only one worker at a time closes connections to make room; the others
+//!   go on without it. The locks marked with * may be taken inside it.
+//! - `Watches::entries` *: which connections of a worker wait for a change, and what has changed.
+//! - `SharedList::current` *: the current version of the list; locked to clone it, or to edit it in
 //!   memory.
 //! - `SharedList::latest`: the envelope that was made last. Held while one is made, on the thread
 //!   for answers that take long alone.
-//! - `Tokens::accepted`: the hashes and the names of the tokens.
-//! - `Limiter::rate`: how many lines of one kind were logged in this second.
-//! - `ColorList::envelope` and `Representation::tag`: each is made once. A worker makes only
+//! - `Tokens::accepted` *: the hashes and the names of the tokens.
+//! - `Limiter::rate` *: how many lines of one kind were logged in this second.
+//! - `ColorList::envelope` * and `Representation::tag` *: each is made once. A worker makes only
 //!   those of short lists (`SharedList::ready_envelope`).
 //! - `Inbox::mail`: what other threads have posted.
 //! - `StorageStatus::current`: whether saving works.
-//! - `FollowStatus::answers`: how the service that is followed answers.
+//! - `FollowStatus::answers` *: how the service that is followed answers.
 //! - `News` and `Gateway::reasons`, of the engine for etcd: entries that the writer has not taken
 //!   yet, and why members have failed.
 //!
@@ -104,8 +107,8 @@ mod watches;
 mod worker;
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 pub(crate) use accept::AcceptLoop;
 use inbox::Inbox;
@@ -128,13 +131,16 @@ pub(crate) struct Shared {
     memory: AtomicUsize,
     /// Bytes of the representations of which clients have a part, each counted once.
     read_bytes: AtomicUsize,
+    /// Held by the worker that closes connections to make room, so that no two close one each for
+    /// the same client.
+    making_room: Mutex<()>,
 }
 
 impl Shared {
     pub(crate) fn new(service: Service, buffers_max: usize) -> Self {
         let memory = AtomicUsize::new(0);
         let read_bytes = AtomicUsize::new(0);
-        Self { service, buffers_max, memory, read_bytes }
+        Self { service, buffers_max, memory, read_bytes, making_room: Mutex::default() }
     }
 
     /// How many connections there are above the limit: clients who wait until as many others are
@@ -175,7 +181,7 @@ impl WorkerHandle {
     }
 }
 
-/// A listener that marks what has changed for each worker, and wakes those that had no marks yet.
+/// A listener that marks what has changed for each worker, and wakes those for which that is news.
 pub(crate) fn change_listener(workers: &[WorkerHandle]) -> ChangeListener {
     let workers = workers.to_vec();
     Box::new(move |edits| {

@@ -6,7 +6,7 @@ use std::io;
 use std::mem::{replace, take};
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, TryLockError};
 use std::time::{Duration, Instant};
 
 use rustix::event::Timespec;
@@ -59,17 +59,16 @@ struct Entry {
     connection: Connection,
     /// What epoll watches the socket for. If empty, the socket is not in epoll.
     watched: EventFlags,
-    /// Whether it is in the run queue, in which it is at most once. Until its turn, it gets no
-    /// other event: epoll reports its socket again, and the next look finds out anew whether it
-    /// is overdue or to be evicted.
+    /// Whether it is in the run queue, once. Until its turn, it gets no other event. Whoever is
+    /// overdue or evicted is found again.
     queued: bool,
 }
 
 pub(super) struct Worker {
     shared: Arc<Shared>,
     handle: WorkerHandle,
-    /// Each worker, the writer, the watch and the follower keep one thread of the pool for good.
-    /// The thread that is left makes the answers that take long, one after the other.
+    /// Each worker, the writer, the watch and the follower keep one thread of the pool for good. The
+    /// thread that is left makes the answers that take long, one after the other.
     pool: ThreadPool,
     epoll: OwnedFd,
     /// By id; ids are not reused.
@@ -344,8 +343,12 @@ impl Worker {
     }
 
     /// Sends [`Event::Evicted`] to the connections that have stalled longest: to this worker's
-    /// share of as many as there are above the limit, rounded up.
+    /// share of as many as there are above the limit. Does nothing while another worker does that.
     fn make_room(&mut self, now: Instant, context: &mut LoopContext<'_>) {
+        let guard = context.shared.making_room.try_lock();
+        if matches!(guard, Err(TryLockError::WouldBlock)) {
+            return;
+        }
         let share = context.shared.excess().div_ceil(context.shared.service.state.workers.len());
         let connections = self.connections.iter();
         let mut stalled: Vec<(Instant, u64)> = connections
