@@ -56,7 +56,7 @@ impl From<EtcdError> for StorageError {
             message: error.to_string(),
             for_clients: error.for_clients(),
             // Another service may just have changed the list.
-            may_be_outdated: true,
+            fails_all_changes: true,
         }
     }
 }

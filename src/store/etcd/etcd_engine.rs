@@ -276,8 +276,15 @@ impl EtcdEngine {
     /// The list of the position, unless it is the one that is known.
     fn refreshed(&mut self, known: &ColorList) -> Option<Refresh> {
         let list = self.position.list.clone();
-        let is_known = list.is_same_version(known);
-        (!is_known).then(|| Refresh { list, edits: take(&mut self.edits) })
+        if list.is_same_version(known) {
+            return None;
+        }
+        let mut edits = take(&mut self.edits);
+        if edits.is_empty() {
+            // The writer panicked before it had published its own commit.
+            edits.push(Edit::ReplaceAll(list.clone()));
+        }
+        Some(Refresh { list, edits })
     }
 
     /// Puts a snapshot if one is due. Fails if etcd does not answer. If etcd refuses the snapshot,

@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// Most messages that wait for the writer, which may be waiting for etcd. Further ones are dropped:
 /// the writer notices the gap in the numbers of the entries, or polls a second later.
-const MESSAGES_MAX: usize = 64;
+const MESSAGES_MAX: usize = 8;
 
 /// Watches on a thread of its own.
 pub(crate) struct LogWatch {
