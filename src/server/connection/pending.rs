@@ -20,7 +20,7 @@ use crate::store::{Outcome, StorageError};
 /// A request that has no answer yet.
 pub(super) struct Pending {
     pub(super) request: Arc<Request>,
-    /// When the request became pending.
+    /// When the request became pending, or began to wait for a change.
     pub(super) since: Instant,
     /// `None` unless the request has waited for a change.
     watch: Option<Watch>,
@@ -171,7 +171,10 @@ impl Connection {
         if !holds || self.output.flush(&self.socket)? != Sent::All {
             return self.respond_late(&pending, not_modified, context);
         }
-        pending.watch.get_or_insert_with(|| context.worker.watches.add(subject, context.id));
+        if pending.watch.is_none() {
+            pending.since = context.now;
+            pending.watch = Some(context.worker.watches.add(subject, context.id));
+        }
         // A change may have come before the watch was added, or while the pool made an answer, so
         // ask again (`Event::Turn`).
         Ok(Transition(State::Watching(pending), Next::Queue))
