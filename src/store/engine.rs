@@ -90,9 +90,9 @@ pub(crate) struct StorageError {
     pub(super) message: String,
     /// What clients learn: a cause without details, and whether the change may be there after all.
     pub(crate) for_clients: String,
-    /// The list that readers have may be out of date. Then nobody can say that a color is not
-    /// there, or that a change would change nothing.
-    pub(super) may_be_outdated: bool,
+    /// Also the changes fail that would change nothing, or name a color that is not there: the list
+    /// that readers have may be out of date, or the service has panicked.
+    pub(super) fails_all_changes: bool,
 }
 
 impl StorageError {
@@ -102,7 +102,7 @@ impl StorageError {
             message: "the service failed, its log says where".to_owned(),
             for_clients: "the service failed".to_owned(),
             // To decide the changes again could panic once more.
-            may_be_outdated: true,
+            fails_all_changes: true,
         }
     }
 }

@@ -165,7 +165,7 @@ impl Writer {
         self.status.note_lasting(self.engine.fault());
         match saved {
             Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
-            Err(error) if !error.may_be_outdated => {
+            Err(error) if !error.fails_all_changes => {
                 let version = self.list.version();
                 let outcomes = changes.iter().map(|queued| match queued.change.decide(&version) {
                     (outcome, edits) if edits.is_empty() => Ok(outcome),

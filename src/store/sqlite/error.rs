@@ -143,7 +143,7 @@ impl From<DatabaseError> for StorageError {
             message: error.to_string(),
             for_clients: error.for_clients().to_owned(),
             // No other service uses FILE. What another program commits counts once it is read here.
-            may_be_outdated: false,
+            fails_all_changes: false,
         }
     }
 }
