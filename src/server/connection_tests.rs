@@ -336,6 +336,16 @@ fn a_wait_for_a_long_list_that_has_changed_does_not_end_without_an_answer() {
 }
 
 #[test]
+fn a_client_that_pipelines_lets_others_have_their_turn() {
+    let mut pair = Pair::new("1");
+    pair.client.write_all(get("").repeat(ANSWERS_IN_A_ROW + 1).as_bytes()).unwrap();
+    assert_eq!(pair.handle_event(Event::Socket), Next::Queue);
+    assert_eq!(pair.received().len(), ANSWERS_IN_A_ROW);
+    assert_eq!(pair.handle_event(Event::Turn), Next::Epoll(EventFlags::IN));
+    assert_eq!(pair.received().len(), 1);
+}
+
+#[test]
 fn a_list_counts_as_what_is_made_of_its_content() {
     let mut pair = Pair::new("1");
     let mut others = Quota::new(Arc::clone(&pair.shared), 0);

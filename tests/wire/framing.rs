@@ -1,12 +1,12 @@
 //! What is a request and what is not, on the wire, once per error: refusals close, and none of
-//! their bytes is ever another request. All forms of each error are in the unit tests. And when a
-//! connection stays open.
+//! their bytes is ever another request. All forms of each error are in the unit tests. Also in what
+//! order requests are answered, and when a connection stays open.
 
 use std::net::Shutdown;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::client::Client;
+use crate::common::client::{Client, request};
 use crate::common::harness::{Scratch, Server};
 
 /// A request that would be noticed: it changes the list.
@@ -203,6 +203,27 @@ fn what_the_head_decides_is_answered_without_waiting_for_the_content() {
         }
     }
     assert_eq!(server.list(), before);
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order() {
+    for server in Server::of_both_kinds("[]") {
+        let mut client = server.connect();
+        let contents = [(); 20].map(|()| r#"{"name":"a","value":"1"}"#);
+        let pair = |content| {
+            let read = "GET /colors/a HTTP/1.1\r\nHost: localhost\r\n\r\n";
+            let delete = "DELETE /colors/a HTTP/1.1\r\nHost: localhost\r\n\r\n";
+            request("POST", "/colors", "Host: localhost\r\n", content) + read + delete + read
+        };
+        client.send(contents.map(pair).concat());
+        for content in contents {
+            client.response().expect(201, content);
+            client.response().expect(200, content);
+            client.response().expect(200, content);
+            client.response().expect(404, r#"{"error":true}"#);
+        }
+        client.expect_open();
+    }
 }
 
 #[test]

@@ -56,6 +56,38 @@ fn envelope(colors: &[&str]) -> String {
 }
 
 #[test]
+fn a_change_finds_its_color_after_another_program_has_renumbered_the_rows() {
+    let shared = Shared::start(&format!("[{A},{B}]"));
+    for (renumber, list) in [
+        (
+            "UPDATE color SET id = 3 - id WHERE id < 0; UPDATE color SET id = -id; UPDATE color SET id = id + 3",
+            [A, B],
+        ),
+        ("UPDATE color SET id = id + 1000", [A, B]),
+        ("UPDATE color SET id = CASE name WHEN 'a' THEN -1 ELSE -2 END", [B, A]),
+    ] {
+        let server = &shared.server;
+        shared.run(renumber);
+        // each is the first change after it
+        server
+            .ask("PUT", "/colors/a", r#"{"value":"new"}"#)
+            .expect_content(r#"{"name":"a","value":"new"}"#);
+        shared.run("UPDATE color SET id = id + 7");
+        assert_eq!(server.ask("DELETE", "/colors/b", "").content, B);
+        shared.run("UPDATE color SET id = id + 7");
+        let expected: Vec<&str> = list.into_iter().filter(|color| *color == A).collect();
+        assert_eq!(server.ask("PUT", "/colors/a", r#"{"value":"1"}"#).content, A);
+        assert_eq!(server.list(), envelope(&expected));
+        server.ask("PUT", "/colors", &format!("[{A},{B}]")).expect_status(200);
+    }
+    let list = shared.server.list();
+    assert_eq!(list, envelope(&[A, B]));
+    shared.server.stop();
+    drop(shared.other);
+    assert_eq!(stored(&shared.file), list);
+}
+
+#[test]
 fn a_stop_beside_an_older_transaction_says_what_belongs_together() {
     let shared = Shared::start(&format!("[{A}]"));
     shared.run("BEGIN; SELECT * FROM color");
