@@ -65,8 +65,6 @@
 //! - `Inbox::mail`: what other threads have posted.
 //! - `StorageStatus::current`: whether saving works.
 //! - `FollowStatus::answers` *: how the service that is followed answers.
-//! - `News` and `Gateway::reasons`, of the engine for etcd: entries that the writer has not taken
-//!   yet, and why members have failed.
 //!
 //! # Deadlines
 //!
