@@ -226,8 +226,8 @@ impl Connection {
                 self.continue_sending(then, since, Some(Closing::NoRoom), context)
             }
 
-            (State::Lingering { left, since, .. }, Event::Socket | Event::Turn) => {
-                self.drop_received(left, since, context)
+            (State::Lingering { left, since, received }, Event::Socket | Event::Turn) => {
+                self.drop_received(left, since, received, context)
             }
             (State::Lingering { .. }, Event::Overdue | Event::Evicted) => Ok(Transition::close()),
 
@@ -281,7 +281,8 @@ impl Connection {
         matches!(self.state, State::AwaitingAnswer(_))
     }
 
-    /// When the connection is overdue; `None` while it awaits an answer.
+    /// When the connection is overdue; `None` while it awaits an answer, and once it is
+    /// closed.
     pub(super) fn deadline(&self, phase: Phase, options: &Options) -> Option<Instant> {
         let is_stopping = phase == Phase::Stopping;
         let deadline = match &self.state {
@@ -311,7 +312,8 @@ impl Connection {
         Some(deadline)
     }
 
-    /// When the client last made progress; `None` while the connection awaits an answer.
+    /// When the client last made progress; `None` while the connection awaits an answer, and once
+    /// it is closed.
     pub(super) fn stalled_since(&self) -> Option<Instant> {
         match &self.state {
             State::AwaitingAnswer(_) | State::Closed => None,

@@ -83,8 +83,8 @@ pub(super) struct Worker {
     next_check: Option<Instant>,
 }
 
-/// Puts a connection into the run queue, unless it is in it already. A connection that awaits mail
-/// is never in it: the mail is served whether it is or not.
+/// Puts a connection into the run queue, unless it is in it already. Mail does not go through the
+/// queue, so a connection that awaits mail must not be in it.
 fn enqueue(queue: &mut VecDeque<(u64, Event)>, id: u64, entry: &mut Entry, event: Event) {
     debug_assert!(!entry.connection.awaits_mail(), "{event:?} for a connection that awaits mail");
     if !replace(&mut entry.queued, true) {
@@ -352,6 +352,8 @@ impl Worker {
         let share = context.shared.excess().div_ceil(context.shared.service.state.workers.len());
         let connections = self.connections.iter();
         let mut stalled: Vec<(Instant, u64)> = connections
+            // One in the run queue gets no event before its turn.
+            .filter(|(_, entry)| !entry.queued)
             .filter_map(|(id, entry)| Some((entry.connection.stalled_since()?, *id)))
             .filter(|(since, _)| *since + STALL_TIME <= now)
             .collect();

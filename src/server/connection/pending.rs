@@ -24,7 +24,7 @@ pub(super) struct Pending {
     pub(super) since: Instant,
     /// `None` unless the request has waited for a change.
     watch: Option<Watch>,
-    /// The writer has decided on its change, so its time counts in `WorkerCounters::durable`.
+    /// Its change went to the writer, so its time counts in `WorkerCounters::durable`.
     by_writer: bool,
 }
 

@@ -170,13 +170,16 @@ impl Connection {
         &mut self,
         left: usize,
         since: Instant,
+        received: Instant,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
-        let received = context.receive(&self.socket, left)?;
-        let dropped = received.map(|received| received.len());
-        let left = left.saturating_sub(dropped.unwrap_or(0));
+        let Some(dropped) = context.receive(&self.socket, left)?.map(<[u8]>::len) else {
+            let lingering = State::Lingering { left, since, received };
+            return Ok(Transition(lingering, Next::Epoll(EventFlags::IN)));
+        };
+        let left = left - dropped;
         let next = match dropped {
-            Some(0) => return Ok(Transition::close()),
+            0 => return Ok(Transition::close()),
             _ if left == 0 => Next::Epoll(EventFlags::empty()),
             _ => Next::Epoll(EventFlags::IN),
         };
