@@ -1,7 +1,7 @@
 //! The plain design of the service, to be read first: a loop takes requests from tiny_http and
 //! hands each to a thread of a pool; a matcher written by hand takes the method and the segments of
-//! the path; all threads share one mutex around a vector of colors. The five operations answer as
-//! those of `colors` (docs/http.md). Nothing is kept on disk, nothing has a limit, and a client
+//! the path; all threads share one mutex around a vector of colors. Requests without conditions get
+//! the statuses and contents that docs/http.md tells of the five operations. Nothing is kept on disk, nothing has a limit, and a client
 //! that stalls keeps a thread from all others. docs/design.md says what became of each part.
 
 #![expect(clippy::disallowed_types, reason = "the plain design takes tiny_http's server as it is")]
@@ -114,7 +114,7 @@ fn main() -> Result<(), Error> {
     let threads = arguments.next().map_or(Ok(2), |threads| threads.parse())?;
     let colors = Arc::new(Mutex::<Vec<Color>>::new(serde_json::from_slice(&fs::read(seed)?)?));
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
-    // Its connections have what the listener has. Without it, each list takes 40 ms.
+    // Connections inherit it. Without it, Nagle's algorithm makes each list take 40 ms.
     set_tcp_nodelay(&listener, true)?;
     log::info!("listening on http://{} with {threads} threads", listener.local_addr()?);
     let server = Server::from_listener(listener, None)?;

@@ -98,7 +98,7 @@ impl Conditions {
     }
 
     /// Whether the conditions depend on the current tag.
-    pub(crate) fn need_tag(&self) -> bool {
+    pub(crate) fn needs_tag(&self) -> bool {
         let has_tags =
             |tags: &TagCondition| matches!(tags, TagCondition::OneOf(tags) if !tags.is_empty());
         [&self.if_match, &self.if_none_match].into_iter().flatten().any(has_tags)
@@ -106,12 +106,12 @@ impl Conditions {
 
     /// RFC 9110 §13.1.1. `current` is called only if a tag is needed.
     pub(crate) fn if_match_holds(&self, current: impl FnOnce() -> Tag) -> bool {
-        self.if_match.as_ref().is_none_or(|tags| tags.have(current))
+        self.if_match.as_ref().is_none_or(|tags| tags.matches(current))
     }
 
     /// RFC 9110 §13.1.2. `current` is called only if a tag is needed.
     pub(crate) fn if_none_match_holds(&self, current: impl FnOnce() -> Tag) -> bool {
-        self.if_none_match.as_ref().is_none_or(|tags| !tags.have(current))
+        self.if_none_match.as_ref().is_none_or(|tags| !tags.matches(current))
     }
 }
 
@@ -144,7 +144,7 @@ impl TagCondition {
 
     /// Whether the current tag is one of these. Calls `current`, which may take long, only if the
     /// answer depends on the current tag.
-    fn have(&self, current: impl FnOnce() -> Tag) -> bool {
+    fn matches(&self, current: impl FnOnce() -> Tag) -> bool {
         match self {
             Self::Any => true,
             Self::OneOf(tags) => !tags.is_empty() && tags.contains(&current()),
@@ -276,7 +276,7 @@ mod tests {
         let foreign = format!("\"x\", \"{}\", W/\"{}\"", "0".repeat(31), "A".repeat(32));
         let others = conditions(false, Some(&foreign), Some(&foreign)).unwrap();
         assert!(!others.if_match_holds(unneeded) && others.if_none_match_holds(unneeded));
-        assert!(!others.need_tag() && conditions(false, None, Some("T")).unwrap().need_tag());
+        assert!(!others.needs_tag() && conditions(false, None, Some("T")).unwrap().needs_tag());
         let any = conditions(false, Some("*"), Some("*")).unwrap();
         assert!(any.if_match_holds(unneeded) && !any.if_none_match_holds(unneeded));
         let none = Conditions::default();

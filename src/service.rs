@@ -96,7 +96,7 @@ pub(crate) enum Subject {
 }
 
 /// What the server is doing, and how many connections each worker has. The server sets this and
-/// decides by it; `/health` and `/metrics` tell it.
+/// decides by it; `/health` and `/metrics` report it.
 pub(crate) struct ServerState {
     phase: AtomicU8,
     /// By the number of the worker.

@@ -92,9 +92,9 @@ pub(crate) enum Storage {
     Durable(Sender<WriterMessage>, Arc<StorageStatus>),
 }
 
-/// Called once for each commit with the outcomes of changes, each behind the id that its change was
-/// submitted with: when readers see the changes, and with `--data` only once they are durable, or
-/// when they could not be saved.
+/// Called with the outcomes of changes, each behind the id that its change was submitted with: when
+/// readers see the changes, and with `--data` only once they are durable, or when they could not be
+/// saved. The outcomes of one commit come in one or more calls.
 pub(crate) type Deliver = dyn Fn(Vec<(u64, Result<Outcome, StorageError>)>) + Send + Sync;
 
 impl Store {

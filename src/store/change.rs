@@ -73,7 +73,7 @@ impl Change {
     pub(super) fn needs_tag_of_list(&self) -> bool {
         // The conditions of the other actions are on one color.
         let is_of_list = matches!(self.action, Action::Create(_) | Action::ReplaceAll(_));
-        is_of_list && self.conditions.need_tag()
+        is_of_list && self.conditions.needs_tag()
     }
 
     /// The list that is to replace the current one.

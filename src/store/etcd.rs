@@ -36,8 +36,9 @@
 //!   in entry N+1 says whether the first one had succeeded. If no member answers in time, the
 //!   change may be in the list, now or later. It cannot be made any more once there is another
 //!   entry N+1. So the next save first puts one without edits, the fence.
-//! - **A refusal** (404, 412), or the answer to a change that changes nothing, is confirmed first:
-//!   a transaction that puts nothing shows that the list here is the newest one.
+//! - **A refusal of a change** (404, 412), or the answer to one that changes nothing, is confirmed
+//!   first: a transaction that puts nothing shows that the list here is the newest one. A change
+//!   with malformed content or conditions is refused without that.
 //! - **A snapshot** is a commit without edits that also puts `KEY/list` and deletes the entries
 //!   before the previous snapshot.
 //! - **The first start** puts snapshot and entry 0 if there is no `KEY/list`.

@@ -49,7 +49,8 @@ impl StorageStatus {
         self.lock().clone()
     }
 
-    /// Why the last save or poll failed, or that the one under way hangs; `None` if all is well.
+    /// Why the last save or poll failed, that the one under way hangs, or what [`Self::note_lasting`]
+    /// has noted; `None` if all is well.
     pub(crate) fn fault(&self) -> Option<String> {
         let now = self.now();
         if let Some(failure) = now.failure {

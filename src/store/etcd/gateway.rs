@@ -155,7 +155,8 @@ enum CallFailure {
     NotDone(String),
     /// It may have done it, or may do it later.
     MayBeDone(String),
-    /// No member will do it. What this one was asked was not done.
+    /// No member will do it, and this one has not done it. With [`EtcdError::NoSpace`] it may have
+    /// done it, until [`Gateway::read_after_no_space`] has found out.
     Final(EtcdError),
 }
 
