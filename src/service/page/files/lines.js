@@ -71,17 +71,20 @@ function ofRows(rows, form) {
 	return {form, colors, skipped};
 }
 
-/* Lines with a color each, as `Sky #87ceeb`, `const sky = '#87ceeb'` or a row of Markdown: its name is what stands first of the rest. The sections of INI and TOML are part of it. */
+// text has #123, too: so few digits are a color only at an end of a line or behind a separator
+const COLOR = /#[\da-f]{6,8}\b|#[\da-f]{3,4}\b(?:(?=[\s;,]*$)|(?<=(?:^|[=|"'`\t:])\s*#\w+))|\b0x[\da-f]{6,8}\b|\b[a-z]+\([\d\s.,%/-]+\)/i;
+
+/* Lines with a color each, as `Sky #87ceeb` or a row of Markdown. Its name is what stands first of the rest, behind the section in INI and TOML. */
 function lines(text) {
-	// what is JSON or XML, but cannot be read, is not told by lines
+	// broken JSON or XML
 	if (/^\s*([{<]|\[\W)/.test(text)) return null;
 	const colors = [], skipped = [];
 	let section = '';
 	for (const line of linesOf(text)) {
 		if (/^\s*(\/\/|[!;]|#(\s|$)|$)/.test(line)) continue;
-		const [written] = /#[\da-f]{3,8}\b|\b0x[\da-f]{6,8}\b|\b[a-z]+\([\d\s.,%/-]+\)/i.exec(line) ?? [''];
-		const value = /[{<]/.test(line) ? undefined : colorOf(written);
-		const [rest = ''] = line.replace(written, '|').split(/[=|\t]/).map(part => /[\p{L}\p{N}](.*[\p{L}\p{N}])?/u.exec(part)?.[0]).filter(Boolean);
+		const {0: written, index} = COLOR.exec(line) ?? /(?<==).+|$/.exec(line);
+		const value = /[{<]/.test(line) ? undefined : colorOf(written.split(/["';]/).find(part => part.trim()));
+		const [rest] = /[\p{L}\p{N}]([^=|\t]*[\p{L}\p{N}])?|$/u.exec(`${line.slice(0, index)}|${line.slice(index + written.length)}`);
 		const name = rest.replace(/^(?:(?:export|public|static|final|const|let|var|val|define|Color) +)+/, '');
 		if (value) colors.push({name: name ? section + name : value, value});
 		else if (/^\s*\[[^\]]*\]\s*$/.test(line)) section = `${rest}-`;

@@ -26,7 +26,7 @@ function ownList(data, form = 'JSON') {
 /* The objects of a script, as in `export default {red: '#f00'}`. If there are several, each goes by the name of its variable. */
 function script(text) {
 	if (text.length > MOST) return null;
-	const begin = /(?:(?<![\w-])([\w-]+)\s*(?::[^=\n]{0,99})?=|\b(?:default|return)\b|\(|^(?:\s*\/\/.*)*)\s*(?=[[{])/g;
+	const begin = /(?:(?<![\w-])([\w-]+)\s*(?::[^=\n]{0,99})?=|\b(?:default|return)\b|\(|^(?:\s*\/\/[^\n]*\n)*)\s*(?=[[{])/g;
 	const all = [];
 	for (let match; (match = begin.exec(text));) {
 		try {
@@ -86,12 +86,15 @@ function yaml(text) {
 /* The colors of nested lists and maps. A name is the way to a color, or what the color has as its name. */
 function ofTree(root, form) {
 	const found = [], skipped = [];
+	const sets = Object.values(root);
 	/* The color of a node, or of the one that it refers to. */
 	const resolve = (node, depth = 0) => {
 		const [, way] = typeof node === 'string' && depth < 9 && /^\s*\{([^{}]+)\}\s*$/.exec(node) || [];
 		if (!way) return colorOf(node);
+		const keys = way.split('.');
+		const within = set => keys.reduce((at, key) => at?.[key], set);
 		// or within one of several sets
-		const other = [root, ...Object.values(root)].map(set => way.split('.').reduce((at, key) => at?.[key], set)).find(Boolean);
+		const other = within(root) || within(sets.find(within));
 		return resolve(other?.$value ?? other?.value ?? other, depth + 1);
 	};
 	/* The color of a map, and the name that it has. */
