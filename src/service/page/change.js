@@ -195,9 +195,9 @@ addEventListener('pagehide', () => {
 		try {
 			return sessionStorage.setItem(UNDO, JSON.stringify({tag: listTag, steps, isCut}));
 		} catch {
-			// long lists have no room there; the oldest steps go first
-			const some = steps.find(({length}) => length);
-			if (!some) return sessionStorage.removeItem(UNDO);
+			// there is no room: the oldest steps of the longer list go
+			const [some] = steps.toSorted((a, b) => sizeOf(b) - sizeOf(a));
+			if (!some.length) return sessionStorage.removeItem(UNDO);
 			some.splice(0, Math.ceil(some.length / 2));
 		}
 	}
