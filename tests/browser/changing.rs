@@ -277,6 +277,20 @@ fn a_color_is_renamed_in_a_list_that_somebody_has_changed_meanwhile() {
 }
 
 #[test]
+fn colors_whose_names_are_steps_of_a_path_are_changed_and_deleted() {
+    let Some(browser) = browse() else { return };
+    let seed = r#"[{"name":"..","value":"1"},{"name":".","value":"2"},{"name":"ink","value":"3"}]"#;
+    let server = browser.show(Server::with_seed(seed, &[]));
+    browser.change("..", "tan");
+    browser.expect_text("#told", ".. is tan now.");
+    browser.delete(".");
+    assert_eq!(
+        server.list(),
+        r#"{"data":[{"name":"..","value":"tan"},{"name":"ink","value":"3"}]}"#
+    );
+}
+
+#[test]
 fn a_value_with_line_breaks_stays_as_it_was_unless_it_is_typed_anew() {
     let Some(browser) = browse() else { return };
     let server = browser.show(Server::with_seed(r#"[{"name":"a","value":"1\n2"}]"#, &[]));

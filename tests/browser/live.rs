@@ -169,8 +169,9 @@ fn a_visible_page_has_one_request_that_waits_and_a_hidden_one_none() {
 #[test]
 fn one_of_seven_windows_waits_and_tells_the_others() {
     let Some(browser) = browse() else { return };
-    let server = Server::start(&["--allow-host", PLAIN_HOST]);
+    let server = Server::start(&["--access-log", "--allow-host", PLAIN_HOST]);
     for host in ["127.0.0.1", PLAIN_HOST] {
+        let before = requests(&server).1;
         let windows: Vec<_> = (0..7)
             .map(|_| {
                 let new = browser.call("POST", "/window/new", json!({"type": "window"}));
@@ -188,6 +189,9 @@ fn one_of_seven_windows_waits_and_tells_the_others() {
             browser.run("return document.visibilityState") == "visible"
         });
         assert!(visible);
+        // each asks once when it opens, and once or twice for the change
+        let asked = requests(&server).1 - before;
+        assert!(asked <= 35, "{asked}: {}", server.log());
         wait_until("one waits", || requests(&server).0 == 1);
         // when the one that waits is closed, another one does
         for window in &windows[..6] {
