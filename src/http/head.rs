@@ -111,13 +111,15 @@ pub(super) fn parse(
         fields.host = Some(host.as_str().to_owned());
         fields.needs_dns = host.needs_dns;
     }
+    // RFC 9110 §9.3.6: what follows CONNECT is for the tunnel, which is refused.
+    let is_connect = method.as_str() == "CONNECT";
     let request = Request {
         method,
         target: target.to_owned(),
         fields: lines.found,
         content: Vec::new(),
         has_content: !matches!(framing, Framing::Length(0)),
-        keep_alive: !lines.close && (lines.is_1_1 || lines.keep_alive),
+        keep_alive: !lines.close && !is_connect && (lines.is_1_1 || lines.keep_alive),
         head_bytes: head.len(),
     };
     Ok(Incoming { request, framing, is_new: true, expects_continue: lines.expects_continue })

@@ -207,8 +207,8 @@ fn a_key_that_somebody_deleted_is_made_anew_by_a_start() {
     }
     let mut waiting = wait_on(&server, "GET", "/colors/a");
     etcd.etcdctl(&["del", "--prefix", "colors/"]);
-    let message = "the change could not be saved: what etcd has in place of the list cannot be used; \
-                   /health and the log say what to do";
+    let message =
+        "the change could not be saved: etcd has no list; /health and the log say what to do";
     server.ask("DELETE", "/colors/a", "").expect_message(500, message);
     server.ask("GET", "/health", "").expect_status(503);
     let missing = run(&mut colors(&["--dump", "--data", &url]));

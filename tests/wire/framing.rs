@@ -237,6 +237,7 @@ fn the_version_and_the_connection_field_decide_whether_it_stays_open() {
         ),
         ("GET /colors/red HTTP/1.1\r\nHost: localhost\r\nConnection: x, Close\r\n\r\n", "close"),
         ("GET /colors/red HTTP/1.0\r\n\r\n", "close"),
+        ("CONNECT localhost:80 HTTP/1.1\r\nHost: localhost\r\n\r\n", "close"),
         (
             "GET /colors/red HTTP/1.0\r\nHost: localhost\r\nConnection: Keep-Alive\r\n\r\n",
             "keep-alive",
@@ -245,7 +246,8 @@ fn the_version_and_the_connection_field_decide_whether_it_stays_open() {
         let mut client = server.connect();
         client.send(request);
         let response = client.response();
-        response.expect_field(200, "connection", Some(connection));
+        let status = if request.starts_with("CONNECT") { 400 } else { 200 };
+        response.expect_field(status, "connection", Some(connection));
         if connection == "close" { client.expect_close() } else { client.expect_open() }
     }
 }

@@ -42,9 +42,8 @@ impl EtcdError {
             Self::NoSpace => "etcd has no room",
             Self::TooLong | Self::Refused(_) => "etcd refuses it",
             Self::ListTooLong(_) | Self::NoSnapshot(_) => "etcd takes no list of this length",
-            Self::Missing | Self::Newer | Self::Malformed(_) => {
-                "what etcd has in place of the list cannot be used"
-            }
+            Self::Missing => "etcd has no list",
+            Self::Newer | Self::Malformed(_) => "what etcd has in place of the list cannot be used",
         };
         text.to_owned()
     }
