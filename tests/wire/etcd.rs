@@ -170,29 +170,32 @@ fn what_does_not_fit_into_etcd_is_refused_alone() {
 fn an_etcd_without_room_refuses_changes_until_there_is_some() {
     let Some(etcd) = Etcd::start_with(1, &["--quota-backend-bytes=2000000"]) else { return };
     let server = Server::with_data(SEED, &etcd.url("colors"), &[]);
-    let value = "x".repeat(200_000);
+    let other = Server::with_data(SEED, &etcd.url("other"), &[]);
     let message =
         "the change could not be saved: etcd has no room; /health and the log say what to do";
     wait_until("etcd is full", || {
+        let value = "x".repeat(200_000);
         let change = format!(r#"{{"value":"{value}{}"}}"#, fastrand::u64(..));
-        let response = server.ask("PUT", "/colors/red", &change);
+        let response = other.ask("PUT", "/colors/red", &change);
         response.status == 500 && response.message() == message
     });
-    let list = server.list();
+    drop(other);
+    server.ask("DELETE", "/colors/red", "").expect_message(500, message);
     let health = server.ask("GET", "/health", "");
     health.expect_status(503);
     assert!(
         health.content.contains("changes cannot be saved: etcd has no room: compact"),
         "{health:?}"
     );
+    etcd.etcdctl(&["del", "--prefix", "other/"]);
     // as docs/replicas.md says
     let status = etcd.etcdctl(&["endpoint", "status", "--write-out=fields"]);
     let revision = status.lines().find_map(|line| line.strip_prefix("\"Revision\" : ")).unwrap();
-    etcd.etcdctl(&["compact", revision]);
+    etcd.etcdctl(&["compact", "--physical", revision]);
     etcd.etcdctl(&["defrag"]);
     etcd.etcdctl(&["alarm", "disarm"]);
     wait_until("changes are saved again", || server.ask("GET", "/health", "").status == 200);
-    assert_eq!(server.list(), list);
+    assert_eq!(server.list(), LIST);
     server.ask("DELETE", "/colors/red", "").expect_status(200);
 }
 
