@@ -331,8 +331,6 @@ impl Browser {
             "Emulation.setTouchEmulationEnabled",
             json!({"enabled": is_touch, "maxTouchPoints": 1}),
         );
-        // Takes effect after it is answered.
-        self.until(&format!("return matchMedia('(hover: none)').matches === {is_touch}"));
     }
 
     /// Sets a preference of the person: `prefers-color-scheme`.

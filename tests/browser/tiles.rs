@@ -272,6 +272,8 @@ fn nothing_is_cut_off_between_320_pixels_and_4k() {
     ] {
         browser.resize_as(width, height, is_touch);
         browser.open(&server);
+        // Whether it is touched takes effect after the browser has answered.
+        browser.until(&format!("return matchMedia('(hover: none)').matches === {is_touch}"));
         browser.expect_controls();
         assert_eq!(browser.run(FITS), true, "{width}");
         let outside = "return [...document.querySelectorAll('header *, li')].filter(element => {
