@@ -78,7 +78,7 @@ pub(crate) enum Decision {
     /// The head of the request is refused: respond so, and read no content.
     Refuse(Response),
     /// What the client has is current, and it prefers to wait until this changes (RFC 7240 §4.3).
-    /// The response is the 304 for when nothing changes in time.
+    /// The response is a 200 with what it has; [`Response::into_not_modified`] makes it the 304.
     WaitForChange(Subject, Response),
     /// Nothing was done, since it would take long: ask again on [`Thread::Pool`].
     AnswerOnPool,

@@ -52,6 +52,16 @@ impl Content {
         }
     }
 
+    /// Whether the bytes are equal, but were made for another version of the list or the color.
+    pub(crate) fn is_equal_but_other(&self, other: &Self) -> bool {
+        let is_same = match (self, other) {
+            (Self::Shared(one), Self::Shared(other)) => Arc::ptr_eq(one, other),
+            (Self::Short(one), Self::Short(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        };
+        !is_same && self.tag() == other.tag()
+    }
+
     pub(crate) fn tag(&self) -> Tag {
         match self {
             Self::Shared(representation) => representation.tag(),
@@ -141,6 +151,11 @@ impl Response {
         let message = message.into();
         let body = format!("{}\n", json!({"error": true, "message": message}));
         Self { log_detail: message, ..Self::new(status, Content::Own(body.into_bytes())) }
+    }
+
+    /// The 304 in place of a 200 (RFC 9110 §15.4.5).
+    pub(crate) fn into_not_modified(self) -> Self {
+        Self { status: StatusCode(304), content: Content::None, ..self }
     }
 
     /// Appends status line, fields and the empty line.

@@ -223,9 +223,6 @@ fn a_wait_ends_with_a_change_or_with_its_time() {
     pair.change_red("2");
     pair.change_red("1");
     assert_eq!(pair.handle_event(Event::Turn), Next::Epoll(EventFlags::IN));
-    assert!(pair.received().is_empty());
-    pair.change_red("2");
-    assert_eq!(pair.handle_event(Event::Turn), Next::Epoll(EventFlags::IN));
     assert_eq!(pair.received(), [(200, false)]);
     assert_eq!(pair.send(2, &pair.waiting(60)), Next::Epoll(EventFlags::IN));
     pair.now = 62;

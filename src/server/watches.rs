@@ -74,31 +74,32 @@ impl Watches {
     /// added at the same time. Such a connection asks the service after it was added, and finds the
     /// new version: the lock around the list orders its read after the publication.
     pub(super) fn mark(&self, edits: &[Edit]) -> bool {
-        let waiting = self.count().load(Relaxed);
-        if waiting == 0 {
+        if self.count().load(Relaxed) == 0 {
             return false;
         }
-        // With more edits than connections that wait, it is cheaper to ask all of these again.
-        let edits = edits.iter().take(waiting + 1);
         let key_of = |edit: &Edit| edit.color().map(|color| self.key_of(&color.name()));
-        let keys = edits.map(key_of).collect::<Option<Vec<_>>>();
+        let keys: Vec<_> = edits.iter().map(key_of).collect();
         let mut entries = self.lock();
         let had_marks = entries.has_marks();
-        match keys.filter(|keys| keys.len() <= waiting) {
-            Some(keys) => [Key::List].into_iter().chain(keys).for_each(|key| entries.mark(key)),
-            None => entries.all_changed = true,
+        entries.mark(Key::List);
+        for key in keys {
+            match key {
+                Some(key) => entries.mark(key),
+                None => entries.all_changed = true,
+            }
         }
         !had_marks && entries.has_marks()
     }
 
     /// The connections that may wait for something that has changed since the last call, each once.
-    pub(super) fn take_affected(&self) -> Vec<u64> {
+    /// False behind a connection if the whole list was replaced, so that its color may be the same.
+    pub(super) fn take_affected(&self) -> Vec<(u64, bool)> {
         let mut entries = self.lock();
         let marks = take(&mut entries.marks);
         if take(&mut entries.all_changed) {
-            return entries.ids.iter().map(|(_, id)| *id).collect();
+            return entries.ids.iter().map(|(key, id)| (*id, marks.contains(key))).collect();
         }
-        marks.into_iter().flat_map(|key| entries.of(key)).collect()
+        marks.iter().flat_map(|key| entries.of(*key)).map(|id| (id, true)).collect()
     }
 
     /// All connections that wait.

@@ -280,13 +280,15 @@ fn read_or_wait(
     content: Content,
     subject: impl FnOnce() -> Subject,
 ) -> Decision {
-    let response = read(request, content);
-    match request.fields().prefer_wait {
-        Some(seconds) if response.status == StatusCode(304) && request.is_short() => {
-            Decision::WaitForChange(subject(), Response { applied_wait: Some(seconds), ..response })
-        }
-        _ => Decision::Respond(response),
+    let Some(seconds) = request.fields().prefer_wait else {
+        return Decision::Respond(read(request, content));
+    };
+    let response = read(request, content.clone());
+    if response.status != StatusCode(304) || !request.is_short() {
+        return Decision::Respond(response);
     }
+    let full = Response { status: StatusCode(200), content, ..response };
+    Decision::WaitForChange(subject(), Response { applied_wait: Some(seconds), ..full })
 }
 
 /// The answer when no color has the requested name: the Error body without a message (docs/http.md,

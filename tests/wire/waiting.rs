@@ -80,6 +80,22 @@ fn a_read_waits_until_it_would_be_answered_otherwise() {
     }
 }
 
+/// Each of them, however soon the second one comes.
+#[test]
+fn a_change_and_a_change_back_end_the_wait() {
+    for server in Server::of_all_kinds(r#"[{"name":"lamp","value":"1"}]"#) {
+        for target in ["/colors/lamp", "/colors"] {
+            let mut client = wait_on(&server, "GET", target);
+            let put = |content| request("PUT", "/colors/lamp", "Host: localhost\r\n", content);
+            let mut changing = server.connect();
+            changing.send([put(r#"{"value":"2"}"#), put(r#"{"value":"1"}"#)].concat());
+            expect_end(&client.response(), 200);
+            changing.response().expect_status(200);
+            changing.response().expect_status(200);
+        }
+    }
+}
+
 #[test]
 fn without_a_change_the_answer_is_304_after_the_time_asked_for() {
     let server = Server::start(&["--base-path", "/api"]);

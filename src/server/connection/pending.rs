@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll::EventFlags;
 
 use super::{Connection, Next, RECEIVE_BYTES, State, Transition};
-use crate::http::{Request, Response};
+use crate::http::{Content, Request, Response};
 use crate::server::loop_context::{LoopContext, catch_panic};
 use crate::server::output::Sent;
 use crate::server::watches::Watch;
@@ -24,18 +24,27 @@ pub(super) struct Pending {
     pub(super) since: Instant,
     /// `None` unless the request has waited for a change.
     watch: Option<Watch>,
+    /// What the client has, as the service last had it. Once the service has an equal one that is
+    /// another, there was a change and a change back. `None` while that cannot be known.
+    seen: Option<Content>,
     /// Its change went to the writer, so its time counts in `WorkerCounters::durable`.
     by_writer: bool,
 }
 
 impl Pending {
     pub(super) fn new(request: Request, now: Instant) -> Self {
-        Self { request: Arc::new(request), since: now, watch: None, by_writer: false }
+        Self { request: Arc::new(request), since: now, watch: None, seen: None, by_writer: false }
     }
 
     /// How long the request prefers to wait for a change.
     fn wait_time(&self) -> Duration {
         Duration::from_secs(self.request.fields().prefer_wait.unwrap_or(0).into())
+    }
+
+    /// Notes what the service has. True if it was changed and changed back meanwhile.
+    fn see(&mut self, current: &Content) -> bool {
+        let seen = self.seen.replace(current.clone());
+        seen.is_some_and(|seen| seen.is_equal_but_other(current))
     }
 
     /// When a wait for a change ends.
@@ -85,10 +94,10 @@ impl Connection {
     ) -> io::Result<Transition> {
         match decision {
             Decision::Respond(response) | Decision::Refuse(response) => {
-                return self.respond_late(&pending, response, context);
+                return self.respond_late(pending, response, context);
             }
-            Decision::WaitForChange(subject, not_modified) => {
-                return self.begin_watch(pending, &subject, not_modified, context);
+            Decision::WaitForChange(subject, current) => {
+                return self.begin_watch(pending, &subject, current, context);
             }
             Decision::AnswerOnPool => {
                 self.output.flush(&self.socket)?;
@@ -139,12 +148,12 @@ impl Connection {
     /// took.
     fn respond_late(
         &mut self,
-        pending: &Pending,
+        mut pending: Pending,
         response: Response,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
         let request = &pending.request;
-        let response = match (&pending.watch, request.fields().prefer_wait) {
+        let response = match (pending.watch.take(), request.fields().prefer_wait) {
             (Some(_), Some(seconds)) => note_wait(response, seconds, context.now - pending.since),
             _ => response,
         };
@@ -162,14 +171,17 @@ impl Connection {
         &mut self,
         mut pending: Pending,
         subject: &Subject,
-        not_modified: Response,
+        current: Response,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
         let holds = !pending.wait_time().is_zero()
             && self.parser.is_idle()
             && context.phase != Phase::Stopping;
         if !holds || self.output.flush(&self.socket)? != Sent::All {
-            return self.respond_late(&pending, not_modified, context);
+            return self.respond_late(pending, current.into_not_modified(), context);
+        }
+        if pending.see(&current.content) {
+            return self.respond_late(pending, current, context);
         }
         if pending.watch.is_none() {
             pending.since = context.now;
@@ -183,10 +195,14 @@ impl Connection {
     /// Asks the service again, and goes on waiting if the answer is still 304.
     pub(super) fn ask_again(
         &mut self,
-        pending: Pending,
+        mut pending: Pending,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
         match context.decide(&pending.request, self.checks_host) {
+            Decision::WaitForChange(_, current) if pending.see(&current.content) => {
+                self.received_at = context.now;
+                self.respond_late(pending, current, context)
+            }
             Decision::WaitForChange(..) => {
                 Ok(Transition(State::Watching(pending), Next::Epoll(EventFlags::IN)))
             }
@@ -194,6 +210,14 @@ impl Connection {
                 self.received_at = context.now;
                 self.carry_out(pending, decision, context)
             }
+        }
+    }
+
+    /// Notes that the whole list was replaced: an equal color in it is another one without any
+    /// change of the color.
+    pub(in crate::server) fn forget_seen(&mut self) {
+        if let State::Watching(pending) | State::AwaitingAnswer(pending) = &mut self.state {
+            pending.seen = None;
         }
     }
 
@@ -206,7 +230,7 @@ impl Connection {
     ) -> io::Result<Transition> {
         self.received_at = context.now;
         let decision = match context.decide(&pending.request, self.checks_host) {
-            Decision::WaitForChange(_, not_modified) => Decision::Respond(not_modified),
+            Decision::WaitForChange(_, current) => Decision::Respond(current.into_not_modified()),
             decision => decision,
         };
         self.carry_out(pending, decision, context)
