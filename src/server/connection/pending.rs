@@ -20,7 +20,7 @@ use crate::store::{Outcome, StorageError};
 /// A request that has no answer yet.
 pub(super) struct Pending {
     pub(super) request: Arc<Request>,
-    /// When the request became pending, or began to wait for a change.
+    /// When the request came. A wait for a change counts from here.
     pub(super) since: Instant,
     /// `None` unless the request has waited for a change.
     watch: Option<Watch>,
@@ -184,7 +184,6 @@ impl Connection {
             return self.respond_late(pending, current, context);
         }
         if pending.watch.is_none() {
-            pending.since = context.now;
             pending.watch = Some(context.worker.watches.add(subject, context.id));
         }
         // A change may have come before the watch was added, or while the pool made an answer, so
