@@ -95,7 +95,9 @@ fn readers_of_old_colors_keep_nobody_waiting_whatever_name_these_have() {
 
 #[test]
 fn readers_of_old_lists_take_limited_memory() {
-    let target = Target::alone(|| Server::durable(&long_list(5_000_000), &[]));
+    // They are not to be closed for taking too long.
+    let options = ["--request-timeout", "5m"];
+    let target = Target::alone(|| Server::durable(&long_list(5_000_000), &options));
     let readers = readers_of_versions(&target, "/colors", 150);
     let closed = || target.server.metric(r#"colors_connections_closed_total{reason="old_list"}"#);
     wait_until("most of them are closed", || closed() > 100.0);
@@ -108,7 +110,7 @@ fn readers_of_old_lists_take_limited_memory() {
 
 #[test]
 fn requests_that_are_almost_whole_take_little_memory_together() {
-    let target = Target::alone(|| Server::durable(SEED, &[]));
+    let target = Target::alone(|| Server::durable(SEED, &["--request-timeout", "5m"]));
     let mut streams = target.connections(1500);
     let start = format!(
         "POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 65536\r\n\r\n{}",

@@ -17,7 +17,8 @@ use crate::siege::flood::{CONTENT, FIELDS, REQUEST, Target};
 #[test]
 fn at_the_connection_limit_nobody_is_closed_unless_others_wait() {
     const DESCRIPTORS: usize = 100;
-    let target = Target::of(|| Server::with_descriptors(DESCRIPTORS, &["--workers", "2"]));
+    let options = ["--workers", "2", "--request-timeout", "5m"];
+    let target = Target::of(|| Server::with_descriptors(DESCRIPTORS, &options));
     let limit = target.server.metric("colors_connections_max") as usize;
     assert!((20..DESCRIPTORS).contains(&limit), "{limit}");
     target.wait_until_all_are_closed();
@@ -54,7 +55,8 @@ fn at_the_connection_limit_nobody_is_closed_unless_others_wait() {
 
 #[test]
 fn a_signal_ends_it_in_time_whoever_is_connected() {
-    let target = Target::of(|| Server::durable(&long_list(2_600_000), &[]));
+    let options = ["--request-timeout", "5m"];
+    let target = Target::of(|| Server::durable(&long_list(2_600_000), &options));
     let mut stalled = target.connections(600);
     for (number, stream) in stalled.iter_mut().enumerate() {
         stream.write_all([b"", FIELDS.as_bytes(), CONTENT.as_bytes()][number % 3]).unwrap();
@@ -77,11 +79,12 @@ fn a_signal_ends_it_in_time_whoever_is_connected() {
         }
         wait_until("there is load", || answered.load(Relaxed) > 200);
         target.server.signal(Signal::TERM);
-        Instant::now()
+        let begun = Instant::now();
+        assert!(slow.response().content.ends_with("\"}]}"));
+        begun
     });
-    assert!(slow.response().content.ends_with("\"}]}"));
     let (status, log) = target.server.wait();
     assert_eq!(status.code(), Some(0), "{log}");
-    // without the signal, a request may take 30 s
-    assert!(begun.elapsed() < Duration::from_secs(25), "{:?}", begun.elapsed());
+    // without the signal, a request may take five minutes
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
 }

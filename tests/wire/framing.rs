@@ -256,6 +256,7 @@ fn the_version_and_the_connection_field_decide_whether_it_stays_open() {
 fn every_response_says_how_long_its_connection_may_be_idle_and_that_is_never_too_long() {
     for (option, said) in [("75s", "timeout=75"), ("1999ms", "timeout=1"), ("0.2", "timeout=1")] {
         let server = Server::start(&["--keep-alive", option]);
+        // A connection for each request: an idle one may be closed before the next.
         let mut client = server.connect();
         let mut asked = Instant::now();
         for (method, target, content) in [
@@ -264,6 +265,7 @@ fn every_response_says_how_long_its_connection_may_be_idle_and_that_is_never_too
             ("POST", "/colors", "{"),
             ("OPTIONS", "/colors", ""),
         ] {
+            client = server.connect();
             asked = Instant::now();
             let response = client.ask(method, target, content);
             assert_eq!(response.field("keep-alive"), Some(said), "{method} {option}");
