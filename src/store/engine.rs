@@ -32,11 +32,6 @@ pub(crate) trait Engine: Send {
     /// Discards what was written and not committed.
     fn roll_back(&mut self);
 
-    /// What is wrong although saves succeed.
-    fn fault(&self) -> Option<StorageError> {
-        None
-    }
-
     /// Closes the storage. Fails with the reason why the storage alone may not be the whole list.
     fn close(self: Box<Self>) -> Result<(), String>;
 }

@@ -34,8 +34,6 @@ pub(crate) struct Progress {
     /// When the save or poll that is under way began, or when it last tried to get the lock for
     /// which it waits; `None` if none is under way.
     begun: Option<Instant>,
-    /// What is wrong although saves succeed: they will fail later.
-    lasting: Option<StorageError>,
     /// When changes were last saved; `None` before the first since the start.
     pub(crate) saved: Option<SystemTime>,
 }
@@ -49,17 +47,14 @@ impl StorageStatus {
         self.lock().clone()
     }
 
-    /// Why the last save or poll failed, that the one under way hangs, or what [`Self::note_lasting`]
-    /// has noted; `None` if all is well.
+    /// Why the last save or poll failed, or that the one under way hangs; `None` if all is well.
     pub(crate) fn fault(&self) -> Option<String> {
         let now = self.now();
         if let Some(failure) = now.failure {
             return Some(format!("{FAILED}: {failure}"));
         }
         let hangs = now.begun.is_some_and(|begun| begun.elapsed() > HANG_TIME);
-        let hangs =
-            hangs.then(|| format!("the storage has not answered for {} s", HANG_TIME.as_secs()));
-        hangs.or(now.lasting.map(|lasting| lasting.to_string()))
+        hangs.then(|| format!("the storage has not answered for {} s", HANG_TIME.as_secs()))
     }
 
     /// How long the save or poll that is under way has taken; zero if none is.
@@ -92,13 +87,6 @@ impl StorageStatus {
         }
         log_change(Level::Error, FAILED, before.as_ref(), failure, "changes are saved again");
         result
-    }
-
-    /// Notes what is wrong although saves succeed, and logs it if that has changed.
-    pub(crate) fn note_lasting(&self, lasting: Option<StorageError>) {
-        let before = replace(&mut self.lock().lasting, lasting.clone());
-        let failed = "changes are saved, but will not be for long";
-        log_change(Level::Error, failed, before.as_ref(), lasting.as_ref(), "all is well again");
     }
 
     pub(crate) fn note_saved(&self) {

@@ -130,7 +130,6 @@ impl Writer {
         if let Ok(found) = status.supervise(|| self.engine.poll(&known)) {
             self.publish(found);
         }
-        self.status.note_lasting(self.engine.fault());
     }
 
     /// Begins a save, and publishes what others have committed.
@@ -162,7 +161,6 @@ impl Writer {
         let status = Arc::clone(&self.status);
         let saved = status.supervise(|| self.try_save(changes));
         self.engine.roll_back();
-        self.status.note_lasting(self.engine.fault());
         match saved {
             Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
             Err(error) if !error.fails_all_changes => {

@@ -119,28 +119,6 @@ fn the_log_is_cut_and_etcd_compacted() {
 }
 
 #[test]
-fn a_snapshot_that_etcd_refuses_is_said_and_fails_no_change() {
-    let Some(etcd) = Etcd::start_with(1, &["--max-request-bytes=200000"]) else { return };
-    let server = Server::with_data("[]", &etcd.url("colors"), &[]);
-    let mut client = server.connect();
-    let mut add = || {
-        let content = format!(r#"{{"name":"a","value":"{}"}}"#, "x".repeat(250));
-        client.ask("POST", "/colors", &content).expect_status(201);
-    };
-    (0..1010).for_each(|_| add());
-    let health = server.ask("GET", "/health", "");
-    health.expect_status(503);
-    assert!(health.content.contains("no snapshot can be saved: etcd takes no request of this"));
-    add();
-    // An empty list has a snapshot, which is tried again some seconds later.
-    server.ask("PUT", "/colors", "[]").expect_status(200);
-    wait_until("all is well again", || {
-        server.ask("PUT", "/colors", "[]").expect_status(200);
-        server.ask("GET", "/health", "").status == 200
-    });
-}
-
-#[test]
 fn what_does_not_fit_into_etcd_is_refused_alone() {
     let Some(etcd) = Etcd::start(1) else { return };
     let url = etcd.url("colors");

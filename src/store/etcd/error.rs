@@ -21,8 +21,6 @@ pub(crate) enum EtcdError {
     Refused(String),
     /// When the list would be longer than a snapshot can be. Has that length in bytes.
     ListTooLong(usize),
-    /// When the log cannot be cut, since no snapshot can be put. Has the reason.
-    NoSnapshot(String),
     /// When there is no list at the key.
     Missing,
     /// When a key has the format of a later program.
@@ -41,7 +39,7 @@ impl EtcdError {
             Self::OutcomeLost => "etcd did not answer in time, and the change may be in the list",
             Self::NoSpace => "etcd has no room",
             Self::TooLong | Self::Refused(_) => "etcd refuses it",
-            Self::ListTooLong(_) | Self::NoSnapshot(_) => "etcd takes no list of this length",
+            Self::ListTooLong(_) => "etcd takes no list of this length",
             Self::Missing => "etcd has no list",
             Self::Newer | Self::Malformed(_) => "what etcd has in place of the list cannot be used",
         };
@@ -89,9 +87,6 @@ impl fmt::Display for EtcdError {
                     f,
                     "etcd takes lists of at most some {bytes} bytes; start with a shorter one"
                 )
-            }
-            Self::NoSnapshot(reason) => {
-                write!(f, "etcd's log of changes grows, since no snapshot can be saved: {reason}")
             }
             Self::Missing => {
                 f.write_str("etcd has no list there; a start of the service makes it from the seed")

@@ -47,9 +47,6 @@ const EDITS_BYTES_MAX: usize = 1_500_000;
 const ENTRIES_MAX: u64 = 1000;
 const ENTRIES_BYTES_MAX: usize = 1024 * 1024;
 
-/// The pause after a snapshot that etcd has refused.
-const SNAPSHOT_PAUSE: Duration = Duration::from_secs(10);
-
 /// If another service has committed within this time, a service pauses after its own commit: for as
 /// long as that took, and up to twice as long, at random. Otherwise the service that was first once
 /// would be first again and again: the others have to read what they have missed before they can
@@ -78,8 +75,6 @@ pub(crate) struct EtcdEngine {
     paused_until: Instant,
     /// When the save that has begun gives up.
     deadline: Instant,
-    /// Why the last snapshot was refused, and when; `None` if it was not.
-    snapshot_failure: Option<(EtcdError, Instant)>,
 }
 
 /// What a start finds at a key.
@@ -135,7 +130,6 @@ impl EtcdEngine {
             contended: None,
             paused_until: Instant::now(),
             deadline,
-            snapshot_failure: None,
         };
         Ok((engine, list, is_new, watch))
     }
@@ -287,30 +281,15 @@ impl EtcdEngine {
         Some(Refresh { list, edits })
     }
 
-    /// Puts a snapshot if one is due. Fails if etcd does not answer. If etcd refuses the snapshot,
-    /// this is no failure, and [`Engine::fault`] says so.
+    /// Puts a snapshot if one is due, and then has etcd compact.
     fn put_snapshot_if_due(&mut self, deadline: Instant) -> Result<(), EtcdError> {
         let Position { list, number, snapshot, bytes, .. } = &self.position;
         let is_due =
             number - snapshot >= ENTRIES_MAX || *bytes > snapshot_bytes(list) + ENTRIES_BYTES_MAX;
-        let failed = self.snapshot_failure.as_ref();
-        if !is_due || failed.is_some_and(|(_, at)| at.elapsed() < SNAPSHOT_PAUSE) {
-            return Ok(());
+        if is_due && let Commit::Done = self.put(&list.clone(), Purpose::Snapshot, deadline)? {
+            self.gateway.compact(self.position.revision);
         }
-        match self.put(&list.clone(), Purpose::Snapshot, deadline) {
-            Ok(Commit::Done) => {
-                self.snapshot_failure = None;
-                self.gateway.compact(self.position.revision);
-                Ok(())
-            }
-            Ok(Commit::Conflict) => Ok(()),
-            Err(error @ (EtcdError::TooLong | EtcdError::Refused(_))) => {
-                let error = EtcdError::NoSnapshot(error.to_string());
-                self.snapshot_failure = Some((error, Instant::now()));
-                Ok(())
-            }
-            Err(error) => Err(error),
-        }
+        Ok(())
     }
 }
 
@@ -396,10 +375,6 @@ impl Engine for EtcdEngine {
 
     fn roll_back(&mut self) {
         self.written.clear();
-    }
-
-    fn fault(&self) -> Option<StorageError> {
-        self.snapshot_failure.as_ref().map(|(error, _)| error.clone().into())
     }
 
     fn close(self: Box<Self>) -> Result<(), String> {
