@@ -119,6 +119,18 @@ fn the_log_is_cut_and_etcd_compacted() {
 }
 
 #[test]
+fn a_key_may_be_that_of_the_log_of_another_list() {
+    let Some(etcd) = Etcd::start(1) else { return };
+    let one = Server::with_data(SEED, &etcd.url("colors"), &[]);
+    let other = Server::with_data("[]", &etcd.url("colors/log"), &[]);
+    for server in [&one, &other] {
+        server.ask("POST", "/colors", r#"{"name":"a","value":"1"}"#).expect_status(201);
+    }
+    assert_eq!(stored(&etcd.url("colors")), one.list());
+    assert_eq!(stored(&etcd.url("colors/log")), other.list());
+}
+
+#[test]
 fn what_does_not_fit_into_etcd_is_refused_alone() {
     let Some(etcd) = Etcd::start(1) else { return };
     let url = etcd.url("colors");

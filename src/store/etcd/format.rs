@@ -27,9 +27,10 @@ impl Keys {
         format!("{}/log/{number:016x}", self.0)
     }
 
-    /// The key behind all entries: `0` comes after `/`.
+    /// The key behind all entries: `g` comes after all digits. `KEY/log/list` is behind it: KEY/log
+    /// may be another list.
     pub(super) fn log_end(&self) -> String {
-        format!("{}/log0", self.0)
+        format!("{}/log/g", self.0)
     }
 
     /// The number of an entry.
