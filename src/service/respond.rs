@@ -210,8 +210,7 @@ impl Service {
                 Response::error(StatusCode(507), message)
             }
             Ok(Outcome::Contended) => {
-                let message =
-                    "others change the list all the time: try again, or leave out the condition";
+                let message = "others change the list all the time: try again";
                 Response::error(StatusCode(503), message)
             }
             Err(error) => {

@@ -49,8 +49,8 @@ pub(crate) enum Outcome {
     ConditionFailed,
     /// The list would become longer than the storage takes. Nothing was changed.
     TooLong,
-    /// Each of several tries to evaluate a condition on the tag of the list was in vain, since
-    /// other changes came meanwhile. Nothing was changed.
+    /// Each of several tries was in vain, since other changes came meanwhile: to evaluate a
+    /// condition on the tag of a list in memory, or to commit to etcd. Nothing was changed.
     Contended,
 }
 

@@ -69,6 +69,8 @@ pub(crate) enum Commit {
     /// Others have changed the list since the save began, and nothing was saved. Roll back and
     /// begin again: `begin` returns what they have made of the list.
     Conflict,
+    /// The same, and the time for the save is over.
+    Contended,
 }
 
 /// A list that others have made, and the edits that lead to it from the one that readers have.

@@ -214,8 +214,10 @@ impl Writer {
                 break;
             }
         }
-        if let Commit::Conflict = self.engine.commit(&version)? {
-            return Ok(None);
+        match self.engine.commit(&version)? {
+            Commit::Done => {}
+            Commit::Conflict => return Ok(None),
+            Commit::Contended => return Ok(Some(vec![Outcome::Contended; changes.len()])),
         }
         if !edits.is_empty() {
             self.status.metrics.durations.observe(begun.elapsed());

@@ -276,7 +276,7 @@ impl Actor {
         match response.status {
             404 => Answer::NotFound,
             412 => Answer::ConditionFailed,
-            500 => Answer::NotSaved,
+            500 | 503 => Answer::NotSaved,
             201 => Answer::Created(response.field("location").is_some()),
             200 if content["data"].is_array() => {
                 let list: Vec<Color> =

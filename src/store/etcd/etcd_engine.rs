@@ -321,11 +321,6 @@ impl Engine for EtcdEngine {
         let deadline = save.oldest.map_or(save.begun + POLL_TIME, |oldest| {
             (oldest + SAVE_TIME).max(save.begun + LATE_SAVE_TIME)
         });
-        if Instant::now() > deadline {
-            let cause = "other services change the list in etcd all the time";
-            let details = String::new();
-            return Err(EtcdError::Unavailable { cause, details, may_be_there: false }.into());
-        }
         if self.apply_events()? {
             self.refresh(deadline)?;
         }
@@ -359,16 +354,22 @@ impl Engine for EtcdEngine {
     }
 
     fn commit(&mut self, version: &ColorList) -> Result<Commit, StorageError> {
-        if self.written.is_empty() {
-            return Ok(self.refresh(self.deadline)?);
-        }
         let begun = Instant::now();
-        let commit = self.put(version, Purpose::Commit, self.deadline)?;
-        if let Commit::Done = commit
-            && self.contended.is_some_and(|contended| contended.elapsed() < CONTENTION_TIME)
-        {
-            let pause = begun.elapsed().mul_f64(1.0 + fastrand::f64());
-            self.paused_until = Instant::now() + pause.min(PAUSE_MAX);
+        let commit = if self.written.is_empty() {
+            self.refresh(self.deadline)?
+        } else {
+            self.put(version, Purpose::Commit, self.deadline)?
+        };
+        match commit {
+            Commit::Conflict if Instant::now() > self.deadline => return Ok(Commit::Contended),
+            Commit::Done
+                if !self.written.is_empty()
+                    && self.contended.is_some_and(|at| at.elapsed() < CONTENTION_TIME) =>
+            {
+                let pause = begun.elapsed().mul_f64(1.0 + fastrand::f64());
+                self.paused_until = Instant::now() + pause.min(PAUSE_MAX);
+            }
+            _ => {}
         }
         Ok(commit)
     }
