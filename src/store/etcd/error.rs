@@ -10,8 +10,6 @@ pub(crate) enum EtcdError {
     /// When no member does what it is asked in time. `details`: what each member does, if that is
     /// the cause. `may_be_there`: a member may have done it, or may do it later, without an answer.
     Unavailable { cause: &'static str, details: String, may_be_there: bool },
-    /// When the answer to a commit was lost, and the log has been cut since.
-    OutcomeLost,
     /// When etcd's database has reached its quota
     /// (<https://etcd.io/docs/v3.4/op-guide/maintenance>).
     NoSpace,
@@ -36,7 +34,6 @@ impl EtcdError {
                 return format!("{cause}, and the change may be in the list");
             }
             Self::Unavailable { cause, .. } => cause,
-            Self::OutcomeLost => "etcd did not answer in time, and the change may be in the list",
             Self::NoSpace => "etcd has no room",
             Self::TooLong | Self::Refused(_) => "etcd refuses it",
             Self::ListTooLong(_) => "etcd takes no list of this length",
@@ -69,10 +66,6 @@ impl fmt::Display for EtcdError {
                 let doubt = "; the last change may be in the list";
                 f.write_str(if *may_be_there { doubt } else { "" })
             }
-            Self::OutcomeLost => f.write_str(
-                "etcd did not answer in time, and its log was cut meanwhile: the last change may \
-                 be in the list",
-            ),
             Self::NoSpace => f.write_str(
                 "etcd has no room: compact and defragment it, raise --quota-backend-bytes if that \
                  is not enough, and then run etcdctl alarm disarm",

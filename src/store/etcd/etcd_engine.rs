@@ -10,7 +10,9 @@ use super::format::{
     Keys, LogEntry, Purpose, snapshot_bytes, snapshot_bytes_after, write_edits, write_entry,
     write_snapshot,
 };
-use super::gateway::{Gateway, KeyValue, Txn, WatchResponse, compare, delete_range, put, range};
+use super::gateway::{
+    Gateway, KeyValue, STEP_TIME, Txn, WatchResponse, compare, delete_range, put, range,
+};
 use super::position::{Position, RANGE_KEYS_MAX};
 use super::watch::LogWatch;
 use crate::random;
@@ -22,11 +24,9 @@ const START_TIME: Duration = Duration::from_secs(6);
 
 /// How long a save goes on to ask, from when the first of its changes came. A request may begin
 /// just before that time is over, and to find the reason of a failure takes up to 0.25 s for each
-/// member. Measured with three members that answer byte by byte, a change fails after 5.5 s.
+/// member. Measured with three members that answer byte by byte, a change fails after 5.5 s. If
+/// that time is over when the save begins, one member is asked once.
 const SAVE_TIME: Duration = Duration::from_millis(4300);
-
-/// How long a save goes on to ask at least, if its changes had to wait for another one.
-const LATE_SAVE_TIME: Duration = Duration::from_millis(500);
 
 /// How long a poll goes on to ask, and a save without changes, which only finds out whether etcd
 /// answers again. Changes that come meanwhile wait for it.
@@ -70,7 +70,7 @@ pub(crate) struct EtcdEngine {
     /// When etcd last answered.
     answered: Instant,
     /// When another service has last committed.
-    contended: Option<Instant>,
+    contended: Instant,
     /// The next save begins no sooner than this, after a commit that was contended.
     paused_until: Instant,
     /// When the save that has begun gives up.
@@ -90,7 +90,7 @@ pub(crate) struct EtcdKey {
 impl EtcdKey {
     pub(crate) fn read(members: &[String], key: &str) -> Result<Self, EtcdError> {
         let deadline = Instant::now() + START_TIME;
-        let mut gateway = Gateway::new(members);
+        let mut gateway = Gateway::new(members, STEP_TIME);
         let keys = Keys(key.to_owned());
         let position = Position::read(&mut gateway, &keys, deadline)?;
         Ok(Self { gateway, keys, position, deadline })
@@ -127,7 +127,7 @@ impl EtcdEngine {
             written: Vec::new(),
             is_fence_due: false,
             answered: Instant::now(),
-            contended: None,
+            contended: Instant::now(),
             paused_until: Instant::now(),
             deadline,
         };
@@ -178,11 +178,10 @@ impl EtcdEngine {
             error => error,
         })?;
         self.answered = Instant::now();
-        let was_in_doubt = response.was_in_doubt;
         let mut revision = response.revision();
-        let mut found = Vec::new();
         if !response.succeeded {
-            found = response.into_kvs();
+            let was_in_doubt = response.was_in_doubt;
+            let found = response.into_kvs();
             let is_known = found.first().is_some_and(|first| before.is_at(&self.keys, first));
             let is_own = |next: &&KeyValue| {
                 LogEntry::read(&key, &next.value).is_ok_and(|entry| entry.id == id)
@@ -190,26 +189,24 @@ impl EtcdEngine {
             let Some(own) = found.get(1).filter(|_| is_known).filter(is_own) else {
                 let taken = self.take(found, deadline);
                 if was_in_doubt && !is_known && purpose == Purpose::Commit {
-                    return Err(EtcdError::OutcomeLost);
+                    // The log was cut since the first try.
+                    let cause = "etcd did not answer in time";
+                    let details = String::new();
+                    return Err(EtcdError::Unavailable { cause, details, may_be_there: true });
                 }
                 return taken.map(|()| Commit::Conflict);
             };
             revision = own.mod_revision;
-            found.remove(0);
         }
         let is_snapshot = purpose == Purpose::Snapshot;
         self.position.advance(list.clone(), revision, value.len(), is_snapshot);
-        if found.len() > 1 {
-            // The commit is made, even if this fails: the entries behind it come again.
-            let _ = self.take(found, deadline);
-        }
         Ok(Commit::Done)
     }
 
     /// Takes the entries of a range from the position on, and those behind the range. Reads all
     /// anew if the range does not begin at the position.
     fn take(&mut self, mut found: Vec<KeyValue>, deadline: Instant) -> Result<(), EtcdError> {
-        self.contended = Some(Instant::now());
+        self.contended = Instant::now();
         loop {
             let is_last = found.len() < RANGE_KEYS_MAX;
             let Some(edits) = self.position.follow(&self.keys, found)? else {
@@ -256,7 +253,7 @@ impl EtcdEngine {
                     Some(number) if number <= known && entry.mod_revision <= revision => {}
                     Some(number) if number == known + 1 && entry.mod_revision > revision => {
                         self.edits.extend(self.position.apply(&self.keys, &entry)?);
-                        self.contended = Some(Instant::now());
+                        self.contended = Instant::now();
                     }
                     // A gap, or a list that was made anew. To apply a later entry could mix two
                     // lists.
@@ -318,9 +315,7 @@ fn create(
 impl Engine for EtcdEngine {
     fn begin(&mut self, known: &ColorList, save: &Save) -> Result<Begun, StorageError> {
         sleep(self.paused_until.saturating_duration_since(Instant::now()));
-        let deadline = save.oldest.map_or(save.begun + POLL_TIME, |oldest| {
-            (oldest + SAVE_TIME).max(save.begun + LATE_SAVE_TIME)
-        });
+        let deadline = save.oldest.map_or(save.begun + POLL_TIME, |oldest| oldest + SAVE_TIME);
         if self.apply_events()? {
             self.refresh(deadline)?;
         }
@@ -363,8 +358,7 @@ impl Engine for EtcdEngine {
         match commit {
             Commit::Conflict if Instant::now() > self.deadline => return Ok(Commit::Contended),
             Commit::Done
-                if !self.written.is_empty()
-                    && self.contended.is_some_and(|at| at.elapsed() < CONTENTION_TIME) =>
+                if !self.written.is_empty() && self.contended.elapsed() < CONTENTION_TIME =>
             {
                 let pause = begun.elapsed().mul_f64(1.0 + fastrand::f64());
                 self.paused_until = Instant::now() + pause.min(PAUSE_MAX);

@@ -22,7 +22,7 @@ use crate::outbound;
 /// Longest time for each step of a request: to find the member by its name, to connect, to send, to
 /// get the head of the answer, and to get each 64 KiB of its content. A member that takes longer
 /// may be stopped, and another one is asked.
-const STEP_TIME: Duration = Duration::from_secs(1);
+pub(super) const STEP_TIME: Duration = Duration::from_secs(1);
 
 /// The least time that a request gets, even if the deadline comes sooner.
 const LEAST_TIME: Duration = Duration::from_millis(250);
@@ -38,7 +38,7 @@ const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
 pub(super) struct Gateway {
     agent: Agent,
     /// HOST:PORT of each member.
-    members: Vec<String>,
+    pub(super) members: Vec<String>,
     /// The place of the member to ask next.
     current: usize,
     /// Why each member failed, since the last answer of any of them. Kept between calls: a call may
@@ -183,23 +183,16 @@ impl TxnResponse {
 }
 
 impl Gateway {
-    /// `piece`: the longest time for each 64 KiB of an answer, and for a shorter answer.
-    fn with_piece_time(members: &[String], piece: Duration) -> Self {
+    /// `piece`: the longest time for each 64 KiB of an answer, and for a shorter answer. For
+    /// [`Gateway::watch`], in whose answer the next event may come at any time, that is the time of
+    /// the watch.
+    pub(super) fn new(members: &[String], piece: Duration) -> Self {
         Self {
             agent: outbound::agent(STEP_TIME, piece),
             members: members.to_vec(),
             current: 0,
             reasons: vec![String::new(); members.len()],
         }
-    }
-
-    pub(super) fn new(members: &[String]) -> Self {
-        Self::with_piece_time(members, STEP_TIME)
-    }
-
-    /// A gateway for [`Gateway::watch`], in whose answer the next event may come at any time.
-    pub(super) fn for_watch(&self, time: Duration) -> Self {
-        Self::with_piece_time(&self.members, time)
     }
 
     /// Sends the next request to another member: this one has failed.

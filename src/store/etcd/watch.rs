@@ -1,7 +1,6 @@
 //! Watches the log in etcd, and tells the writer what other services put there. Only saves time: a
 //! poll each second would find the same.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -32,7 +31,8 @@ impl LogWatch {
     /// Returns also what receives the messages.
     pub(super) fn new(gateway: &Gateway, keys: Keys) -> (Self, Receiver<WatchResponse>) {
         let (messages, received) = sync_channel(MESSAGES_MAX);
-        (Self { gateway: gateway.for_watch(WATCH_TIME), keys, messages }, received)
+        let gateway = Gateway::new(&gateway.members, WATCH_TIME);
+        (Self { gateway, keys, messages }, received)
     }
 
     /// Watches until the process ends.
@@ -40,15 +40,11 @@ impl LogWatch {
         let (from, to) = (self.keys.entry(0), self.keys.log_end());
         loop {
             let begun = Instant::now();
-            let watch = || {
-                self.gateway.watch(&from, &to, WATCH_TIME, |message| {
-                    // Fails if there are too many.
-                    let _ = self.messages.try_send(message);
-                    store.poll();
-                });
-            };
-            // The panic is in the log, and the next round watches again.
-            let _ = catch_unwind(AssertUnwindSafe(watch));
+            self.gateway.watch(&from, &to, WATCH_TIME, |message| {
+                // Fails if there are too many.
+                let _ = self.messages.try_send(message);
+                store.poll();
+            });
             if begun.elapsed() < WATCH_TIME {
                 sleep(PAUSE);
             }
