@@ -1,15 +1,16 @@
 //! Starts etcd: one member or several, as processes of this host.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use rustix::net::sockopt::set_socket_reuseaddr;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with};
 use rustix::process::Signal;
 
-use crate::common::harness::{
-    Scratch, eventually, is_installed, run, signal_child, wait_until, within,
-};
+use crate::common::harness::{Scratch, eventually, is_installed, run, signal_child, wait_until};
 
 /// A running etcd; stopped when dropped.
 pub(crate) struct Etcd {
@@ -22,7 +23,19 @@ struct Member {
     /// Where it listens for clients, and for the other members.
     client: SocketAddr,
     peer: SocketAddr,
+    _ports: [OwnedFd; 2],
     process: Option<Child>,
+}
+
+/// Finds a free port, and keeps it from being free for others: etcd, which does not say which port
+/// it got if it is told 0, may listen beside the socket, since both are reusable (socket(7)).
+fn reserve_port() -> (OwnedFd, SocketAddr) {
+    let (family, flags) = (AddressFamily::INET, SocketFlags::CLOEXEC);
+    let socket = socket_with(family, SocketType::STREAM, flags, None).unwrap();
+    set_socket_reuseaddr(&socket, true).unwrap();
+    bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let address = getsockname(&socket).unwrap().try_into().unwrap();
+    (socket, address)
 }
 
 impl Etcd {
@@ -36,36 +49,18 @@ impl Etcd {
         if !is_installed("etcd") || !is_installed("etcdctl") {
             return None;
         }
-        // etcd does not say which port it got if it is told 0, so this looks for free ones. Another
-        // program may be faster, and then it looks for others.
-        for _ in 0..5 {
-            let mut etcd = Self::new(members, arguments);
-            (0..members).for_each(|member| etcd.start_member(member));
-            let is_ready = || {
-                let mut all = 0..members;
-                all.all(|member| etcd.is_healthy(member)).then_some(())
-            };
-            if within(Duration::from_secs(20), is_ready).is_some() {
-                return Some(etcd);
-            }
-        }
-        panic!("etcd does not start");
-    }
-
-    fn new(members: usize, arguments: &[&str]) -> Self {
-        let listeners: Vec<_> =
-            (0..2 * members).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let address = |number: usize| listeners[number].local_addr().unwrap();
-        let member = |number| Member {
-            client: address(2 * number),
-            peer: address(2 * number + 1),
-            process: None,
+        let member = |_| {
+            let [client, peer] = [reserve_port(), reserve_port()];
+            Member { client: client.1, peer: peer.1, _ports: [client.0, peer.0], process: None }
         };
-        Self {
+        let mut etcd = Self {
             scratch: Scratch::new(),
             members: (0..members).map(member).collect(),
             arguments: arguments.iter().map(|argument| (*argument).to_owned()).collect(),
-        }
+        };
+        (0..members).for_each(|member| etcd.start_member(member));
+        (0..members).for_each(|member| etcd.wait_until_healthy(member));
+        Some(etcd)
     }
 
     /// Starts a member that does not run.

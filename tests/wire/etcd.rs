@@ -40,8 +40,9 @@ fn two_first_starts_at_once_make_one_list() {
             starts.into_iter().map(|start| start.join().unwrap()).collect()
         });
         assert_eq!(servers[0].list(), servers[1].list());
+        // No service knows that it has made it if etcd has answered late.
         let made = servers.iter().filter(|server| server.log().contains("was made now")).count();
-        assert_eq!(made, 1);
+        assert!(made <= 1, "{made}");
     }
 }
 
@@ -171,12 +172,11 @@ fn an_etcd_without_room_refuses_changes_until_there_is_some() {
     });
     drop(other);
     server.ask("DELETE", "/colors/red", "").expect_message(500, message);
-    let health = server.ask("GET", "/health", "");
-    health.expect_status(503);
-    assert!(
-        health.content.contains("changes cannot be saved: etcd has no room: compact"),
-        "{health:?}"
-    );
+    wait_until("it is said", || {
+        let health = server.ask("GET", "/health", "");
+        health.expect_status(503);
+        health.content.contains("changes cannot be saved: etcd has no room: compact")
+    });
     etcd.etcdctl(&["del", "--prefix", "other/"]);
     // as docs/replicas.md says
     let status = etcd.etcdctl(&["endpoint", "status", "--write-out=fields"]);
@@ -202,7 +202,11 @@ fn a_key_that_somebody_deleted_is_made_anew_by_a_start() {
     etcd.etcdctl(&["del", "--prefix", "colors/"]);
     let message =
         "the change could not be saved: etcd has no list; /health and the log say what to do";
-    server.ask("DELETE", "/colors/a", "").expect_message(500, message);
+    wait_until("a change is refused", || {
+        let refused = server.ask("DELETE", "/colors/a", "");
+        refused.expect_status(500);
+        refused.message() == message
+    });
     server.ask("GET", "/health", "").expect_status(503);
     let missing = run(&mut colors(&["--dump", "--data", &url]));
     assert!(missing.0 == Some(1) && missing.2.contains("etcd has no list there"), "{missing:?}");
@@ -226,7 +230,7 @@ fn what_somebody_has_put_by_hand_is_said_and_never_taken() {
         let refused = server.ask("DELETE", "/colors/red", "");
         assert!(refused.message().contains("what etcd has in place of the list"), "{refused:?}");
         let said = format!("changes cannot be saved: {next} in etcd is not what colors puts there");
-        assert!(server.ask("GET", "/health", "").content.contains(&said));
+        wait_until("it is said", || server.ask("GET", "/health", "").content.contains(&said));
         assert!(fail(&["--data", &url]).contains(&format!("{next} in etcd is not what")));
         etcd.etcdctl(&["del", next]);
         wait_until("it works again", || server.ask("GET", "/health", "").status == 200);
@@ -239,5 +243,8 @@ fn what_somebody_has_put_by_hand_is_said_and_never_taken() {
     // A running service has the list, and writes the snapshot anew when it is due.
     etcd.etcdctl(&["put", "colors/list", "x"]);
     assert!(fail(&["--data", &url]).contains("colors/list in etcd is not what colors puts there"));
-    server.ask("PUT", "/colors/red", r#"{"value":"1"}"#).expect_status(200);
+    // It may still learn that there was an entry of a later version.
+    wait_until("a change is made", || {
+        server.ask("PUT", "/colors/red", r#"{"value":"1"}"#).status == 200
+    });
 }

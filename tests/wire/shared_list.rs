@@ -163,6 +163,9 @@ impl Host {
     fn shell(&self, command_line: &str) -> Command {
         let mut command = self.namespace.shell(&format!("cd /var/lib; {command_line}"));
         command.env("PATH", &self.path);
+        for name in ["ETCDCTL_COMMAND_TIMEOUT", "ETCDCTL_DIAL_TIMEOUT"] {
+            command.env(name, "60s");
+        }
         command
     }
 
