@@ -17,12 +17,12 @@ use crate::wire::waiting::wait_on;
 const SEED: &str = r##"[{"name":"red","value":"#f00"}]"##;
 
 /// Passes connections on to etcd, and breaks each off after some bytes of requests or of answers.
-fn break_connections(listener: &TcpListener, etcd: SocketAddr, breaks: &AtomicBool) {
+fn break_connections(listener: &TcpListener, etcd: SocketAddr) {
     let mut random = fastrand::Rng::with_seed(1);
     for client in listener.incoming() {
         let (client, upstream) = (client.unwrap(), TcpStream::connect(etcd).unwrap());
         let mut copy = |from: &TcpStream, to: &TcpStream| {
-            let most = 1 << if breaks.load(Relaxed) { random.u32(7..19) } else { 60 };
+            let most = 1 << random.u32(7..19);
             let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
             thread::spawn(move || {
                 let _ = std::io::copy(&mut (&mut from).take(most), &mut to);
@@ -37,16 +37,14 @@ fn break_connections(listener: &TcpListener, etcd: SocketAddr, breaks: &AtomicBo
 
 #[test]
 fn a_change_whose_answer_is_lost_is_made_once() {
-    static BREAKS: AtomicBool = AtomicBool::new(false);
     let Some(etcd) = Etcd::start(1) else { return };
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("etcd://{}/colors", listener.local_addr().unwrap());
     let member = etcd.member(0);
-    thread::spawn(move || break_connections(&listener, member, &BREAKS));
+    thread::spawn(move || break_connections(&listener, member));
     let server = Server::with_data("[]", &url, &[]);
     // Its changes come between a transaction and its repetition.
     let other = Server::start(&["--data", &etcd.url("colors")]);
-    BREAKS.store(true, Relaxed);
     let mut expected = Vec::new();
     thread::scope(|scope| {
         scope.spawn(|| {
