@@ -134,3 +134,31 @@ impl<T: Transport> Transport for Guarded<T> {
         self.transport.is_open()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn content_that_stalls_is_given_up_before_the_time_for_all_of_it_is_over() {
+        let minute = Duration::from_secs(60);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{").unwrap();
+            // until the client closes the connection
+            stream.set_read_timeout(Some(minute)).unwrap();
+            while stream.read(&mut [0; 512]).is_ok_and(|bytes| bytes > 0) {}
+        });
+        let request = agent(minute, Duration::from_millis(50)).get(url).config();
+        let request = request.timeout_recv_body(Some(60 * minute)).build();
+        let mut response = request.call().unwrap();
+        let error = response.body_mut().read_to_vec().unwrap_err();
+        assert!(matches!(error, Error::Timeout(_)), "{error}");
+    }
+}

