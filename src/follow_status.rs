@@ -15,7 +15,7 @@ use crate::random;
 
 /// If a request fails this long after the last success, `/health` says so. While the other service
 /// holds a request, that is no failure.
-const AWAY_TIME: Duration = Duration::from_secs(5);
+pub(crate) const AWAY_TIME: Duration = Duration::from_secs(5);
 
 /// Most failures that are logged in [`LOG_TIME`]. Further ones are left out. One that still lasts
 /// when the time is over is logged then.

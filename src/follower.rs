@@ -18,7 +18,7 @@ use ureq::{Agent, Body, Error};
 
 use crate::conditions::{Conditions, Tag};
 use crate::failure::Failure;
-use crate::follow_status::FollowStatus;
+use crate::follow_status::{AWAY_TIME, FollowStatus};
 use crate::load;
 use crate::logging::excerpt;
 use crate::options::Options;
@@ -26,9 +26,9 @@ use crate::outbound;
 use crate::service::only_token;
 use crate::store::{Action, Change, ColorList, Store, json};
 
-/// How long the other service may hold a request while its list is the same. If its host vanishes,
-/// that is noticed only when this time and [`ANSWER_TIME`] are over.
-const WAIT_TIME: Duration = Duration::from_secs(20);
+/// How long the other service may hold a request while its list is the same. Its answer is due
+/// [`ANSWER_TIME`] later, so that `/health` is in time if the other service falls silent.
+const WAIT_TIME: Duration = AWAY_TIME.saturating_sub(ANSWER_TIME);
 
 /// Longest time for each of these: to find the host, to connect, to send a request, to get the head
 /// of the answer, and to get each 64 KiB of its content, so that 170 kbit/s are enough. If the
@@ -121,7 +121,7 @@ impl Follower {
             if result.is_ok() {
                 followed = Some(after);
             }
-            let was_held = begun.elapsed() > PAUSE_MAX;
+            let was_held = begun.elapsed() > WAIT_TIME / 2;
             if is_changed || was_held {
                 pause = PAUSE_MIN;
             }

