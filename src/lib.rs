@@ -290,12 +290,6 @@ fn log_advice(
         loaded.log();
     }
     let Some(endpoint) = endpoints.iter().find(|endpoint| endpoint.is_open()) else { return };
-    if options.follow_token_file.is_some() && !options.private {
-        log::warn!(
-            "whoever reaches {endpoint} may read the list, for which its writer asks a token: \
-             --private would prevent that"
-        );
-    }
     if options.token_file.is_none() && !options.read_only && options.follow.is_none() {
         log::warn!(
             "whoever reaches {endpoint} may change the list: --token-file, --read-only or a \

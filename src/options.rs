@@ -32,6 +32,10 @@ const PREFIX: &str = "COLORS_";
 /// Variables in `/etc/default/colors` that only colors-backup.service reads.
 const BACKUP_VARIABLES: [&str; 1] = ["COLORS_BACKUPS"];
 
+/// Not refused: a copy for everybody may be what is wanted.
+const OPEN_COPY: &str = "whoever reaches this copy may read the list, for which its writer asks a \
+                         token: --private would prevent that";
+
 /// Serves an ordered list of named colors over HTTP, as JSON.
 #[derive(Debug, Parser)]
 #[command(version = env!("BUILD_VERSION"), max_term_width = 100, after_help = ENVIRONMENT)]
@@ -142,8 +146,13 @@ impl Options {
         let mut command = Self::command().mut_args(with_variable);
         let matches = command
             .try_get_matches_from_mut(env::args_os())
-            .map_err(|error| name_variable(&command, error))?;
-        let options = Self { warnings: warnings(&command), ..Self::from_arg_matches(&matches)? };
+            .map_err(|error| name_source(&command, error))?;
+        let mut options =
+            Self { warnings: warnings(&command), ..Self::from_arg_matches(&matches)? };
+        // On any address: what proxies reach, others may reach.
+        if options.follow_token_file.is_some() && !options.private {
+            options.warnings.push(OPEN_COPY.to_owned());
+        }
         match options.contradiction() {
             None => Ok(options),
             Some((id, reason)) => {
@@ -247,17 +256,26 @@ fn with_variable(arg: Arg) -> Arg {
     }
 }
 
-/// If an error is about the value of a variable, has it name the variable: clap names the option.
-fn name_variable(command: &Command, mut error: clap::Error) -> clap::Error {
+/// Has an error about a value name what was given: a variable, or `--port`. Clap names the option.
+fn name_source(command: &Command, mut error: clap::Error) -> clap::Error {
     let option = |error: &clap::Error| error.get(ContextKind::InvalidArg).map(ToString::to_string);
     // Clap reads variables after the command line. So a mistake there is found without them, too.
     let alone = Options::command().try_get_matches_from(env::args_os()).err();
     let named = option(&error);
-    if error.get(ContextKind::InvalidValue).is_none() || alone.as_ref().and_then(option) == named {
+    if error.get(ContextKind::InvalidValue).is_none() {
         return error;
     }
     let is_it = |arg: &&Arg| named.as_ref() == Some(&arg.to_string());
-    if let Some(name) = command.get_arguments().find(is_it).and_then(variable_of) {
+    let is_given =
+        |name: &[u8]| env::args_os().any(|given| given.as_encoded_bytes().starts_with(name));
+    let name = match command.get_arguments().find(is_it) {
+        Some(arg) if alone.as_ref().and_then(option) != named => variable_of(arg),
+        Some(arg) if arg.get_id() == "listen" && is_given(b"--port") && !is_given(b"--listen") => {
+            Some("--port".to_owned())
+        }
+        _ => None,
+    };
+    if let Some(name) = name {
         error.insert(ContextKind::InvalidArg, ContextValue::String(name));
     }
     error

@@ -347,9 +347,9 @@ fn a_token_can_be_given_and_changed_while_it_runs() {
     let writer = Server::start(&["--token-file", &tokens, "--private", "--access-log"]);
     let token = scratch.write("token", "# of the writer\nmirror abcdefgh01234568\n");
     let copy = scratch.file("copy.db");
-    let arguments = ["--follow-token-file", &token, "--data", &copy, "--listen", "0.0.0.0:0"];
-    let follower = follow(&writer, &arguments);
-    follower.log_when("it is open", |log| log.contains(" may read the list, for which its writer"));
+    let follower = follow(&writer, &["--follow-token-file", &token, "--data", &copy]);
+    let open = "[WARN] whoever reaches this copy may read the list, for which its writer asks a";
+    follower.log_when("it is open", |log| log.contains(open));
     // a follower has its own tokens, or none
     assert_eq!(follower.ask("GET", "/colors/red", "").status, 200);
     writer.log_when("the token's name is logged", |log| log.contains(" mirror"));

@@ -222,6 +222,8 @@ fn a_usage_error_exits_with_2_and_says_what_to_give() {
         ("--listen :8080", address),
         ("--listen ::1:8080", address),
         ("--listen unix:", address),
+        ("--port 99999", "invalid value '99999' for '--port': give a port"),
+        ("--port=x", "invalid value 'x' for '--port': give a port"),
     ] {
         let (code, out, error) = run(&arguments.split(' ').collect::<Vec<_>>(), &[]);
         assert_eq!((code, out.as_str()), (Some(2), ""), "{arguments}: {error}");
