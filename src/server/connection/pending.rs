@@ -22,18 +22,24 @@ pub(super) struct Pending {
     pub(super) request: Arc<Request>,
     /// When the request came. A wait for a change counts from here.
     pub(super) since: Instant,
-    /// `None` unless the request has waited for a change.
-    watch: Option<Watch>,
-    /// What the client has, as the service last had it. Once the service has an equal one that is
-    /// another, there was a change and a change back. `None` while that cannot be known.
-    seen: Option<Content>,
+    /// `None` unless the request has waited for a change. In a box, since few requests wait, and
+    /// the state of a connection is moved at each event.
+    wait: Option<Box<Wait>>,
     /// Its change went to the writer, so its time counts in `WorkerCounters::durable`.
     by_writer: bool,
 }
 
+/// What a connection keeps while its request waits for a change.
+struct Wait {
+    _watch: Watch,
+    /// What the client has, as the service last had it. Once the service has an equal one that is
+    /// another, there was a change and a change back. `None` while that cannot be known.
+    seen: Option<Content>,
+}
+
 impl Pending {
     pub(super) fn new(request: Request, now: Instant) -> Self {
-        Self { request: Arc::new(request), since: now, watch: None, seen: None, by_writer: false }
+        Self { request: Arc::new(request), since: now, wait: None, by_writer: false }
     }
 
     /// How long the request prefers to wait for a change.
@@ -43,7 +49,7 @@ impl Pending {
 
     /// Notes what the service has. True if it was changed and changed back meanwhile.
     fn see(&mut self, current: &Content) -> bool {
-        let seen = self.seen.replace(current.clone());
+        let seen = self.wait.as_mut().and_then(|wait| wait.seen.replace(current.clone()));
         seen.is_some_and(|seen| seen.is_equal_but_other(current))
     }
 
@@ -153,7 +159,7 @@ impl Connection {
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
         let request = &pending.request;
-        let response = match (pending.watch.take(), request.fields().prefer_wait) {
+        let response = match (pending.wait.take(), request.fields().prefer_wait) {
             (Some(_), Some(seconds)) => note_wait(response, seconds, context.now - pending.since),
             _ => response,
         };
@@ -183,8 +189,10 @@ impl Connection {
         if pending.see(&current.content) {
             return self.respond_late(pending, current, context);
         }
-        if pending.watch.is_none() {
-            pending.watch = Some(context.worker.watches.add(subject, context.id));
+        if pending.wait.is_none() {
+            let watch = context.worker.watches.add(subject, context.id);
+            let seen = Some(current.content);
+            pending.wait = Some(Box::new(Wait { _watch: watch, seen }));
         }
         // A change may have come before the watch was added, or while the pool made an answer, so
         // ask again (`Event::Turn`).
@@ -215,8 +223,10 @@ impl Connection {
     /// Notes that the whole list was replaced: an equal color in it is another one without any
     /// change of the color.
     pub(in crate::server) fn forget_seen(&mut self) {
-        if let State::Watching(pending) | State::AwaitingAnswer(pending) = &mut self.state {
-            pending.seen = None;
+        if let State::Watching(pending) | State::AwaitingAnswer(pending) = &mut self.state
+            && let Some(wait) = &mut pending.wait
+        {
+            wait.seen = None;
         }
     }
 
