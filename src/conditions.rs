@@ -85,7 +85,7 @@ impl Conditions {
     }
 
     /// Fails with the message of a 400 if a field is malformed.
-    pub(crate) fn well_formed(&self) -> Result<&Self, String> {
+    pub(crate) fn checked(&self) -> Result<&Self, String> {
         let Some(field) = self.malformed else { return Ok(self) };
         Err(format!(
             "the field {field} has to be \"*\" or entity tags in quotes, separated by commas"
@@ -179,7 +179,7 @@ mod tests {
         let owned = |tags: Option<&str>| tags.map(|tags| tags.replace('T', &current().to_string()));
         let (if_match, if_none_match) = (owned(if_match), owned(if_none_match));
         let parsed = Conditions::parse(is_safe, if_match.as_deref(), if_none_match.as_deref());
-        parsed.well_formed().cloned()
+        parsed.checked().cloned()
     }
 
     fn malformed(field: &str) -> Result<Conditions, String> {

@@ -124,7 +124,7 @@ impl Service {
             return Err(Response { fields: vec![("Accept-Encoding", "identity".into())], ..error });
         }
         let action = action.map_err(bad_request)?;
-        let conditions = request.fields().conditions.well_formed().map_err(bad_request)?;
+        let conditions = request.fields().conditions.checked().map_err(bad_request)?;
         Ok(Change::new(action, conditions.clone()))
     }
 
@@ -261,7 +261,7 @@ fn content_of(color: Color) -> Content {
 /// §13.2.2: 200, 304 or 412; 400 if they are malformed.
 pub(super) fn read(request: &Request, content: Content) -> Response {
     let tag = content.tag();
-    let mut response = match request.fields().conditions.well_formed() {
+    let mut response = match request.fields().conditions.checked() {
         Err(malformed) => return bad_request(malformed),
         Ok(conditions) if !conditions.if_match_holds(|| tag) => return condition_failed(),
         Ok(conditions) if !conditions.if_none_match_holds(|| tag) => {
