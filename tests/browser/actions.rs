@@ -52,9 +52,10 @@ impl Browser {
         serde_json::from_value(names).unwrap()
     }
 
-    /// Clicks an element as a person does: it has to be in view and on top.
+    /// Clicks an element as a person does: once it is seen, and it has to be on top.
     #[track_caller]
     pub(crate) fn click(&self, selector: &str) {
+        self.expect_seen(selector);
         self.click_on("return document.querySelector(arguments[0])", &json!([selector]));
     }
 
@@ -129,10 +130,10 @@ impl Browser {
         self.run_with(&format!("({NTH_TILE})(arguments[0], 0).firstChild.focus()"), &json!([name]));
     }
 
-    /// Checks which tile has the focus.
+    /// Waits until a tile has the focus; a dialog gives it back a moment after it was closed.
     #[track_caller]
     pub(crate) fn expect_focus(&self, name: &str) {
-        self.expect_value("return document.activeElement.firstChild.textContent", name);
+        self.until(&format!("return document.activeElement.firstChild?.textContent === '{name}'"));
     }
 
     /// Shows the list in an order.

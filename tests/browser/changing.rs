@@ -15,7 +15,7 @@ pub(super) const SEED: &str = r##"[{"name":"red","value":"#ff0000"},
 const FASTER: &str = "412 (Precondition Failed)";
 
 fn open(browser: &Browser) -> Server {
-    browser.show(Server::with_seed(SEED, &["--access-log"]))
+    browser.show_to_change(Server::with_seed(SEED, &["--access-log"]))
 }
 
 #[test]
@@ -317,6 +317,7 @@ fn refusals_are_shown_in_the_words_of_the_service() {
 fn a_read_only_service_shows_no_controls() {
     let Some(browser) = browse() else { return };
     let _server = browser.show(Server::start(&["--read-only"]));
+    browser.expect_seen("#readOnly");
     browser.open_color("aqua");
     assert_eq!(browser.run(CONTROLS), 0);
     browser.press(&[F2, DELETE, "C"]);

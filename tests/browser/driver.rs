@@ -25,6 +25,12 @@ const ENDED: &str = "Failed to load resource: net::ERR_";
 /// TLS.
 pub(crate) const PLAIN_HOST: &str = "colors.test";
 
+/// Has messages stay, which the page takes away after 12 seconds: a slow machine may look later.
+const STAYING: &str = "{
+    const set = setTimeout;
+    window.setTimeout = (action, time, ...rest) => time === 12000 ? 0 : set(action, time, ...rest);
+}";
+
 /// One browser with a profile of its own; closed when dropped.
 pub(crate) struct Browser {
     driver: Child,
@@ -62,6 +68,7 @@ impl Lease {
         };
         let browser = idle.inspect(Browser::forget).unwrap_or_else(Browser::start);
         browser.resize(1440, 900);
+        browser.devtools("Page.addScriptToEvaluateOnNewDocument", json!({"source": STAYING}));
         lease.0 = Some(browser);
         lease
     }

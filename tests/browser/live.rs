@@ -255,7 +255,7 @@ fn the_list_is_asked_for_first_and_the_page_says_that_it_loads() {
 #[test]
 fn while_the_service_is_away_the_page_says_so_and_no_longer_when_it_is_back() {
     let Some(browser) = browse() else { return };
-    let server = browser.show(Server::spawn(colors(&["--listen", &own_address(0)])));
+    let server = browser.show_to_change(Server::spawn(colors(&["--listen", &own_address(0)])));
     let address = server.address.to_string();
     let top = "return document.querySelector('li').getBoundingClientRect().top";
     let before = browser.run(top);

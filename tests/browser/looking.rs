@@ -289,8 +289,7 @@ fn a_key_copies_the_value_and_each_form_and_says_so() {
         let pasted = || {
             browser.click("#query");
             browser.press_with(CONTROL, "v");
-            let text =
-                browser.run("const {value} = document.querySelector('#query'); return value");
+            let text = browser.until("return document.querySelector('#query').value");
             browser.fill("#query", "");
             text
         };

@@ -80,6 +80,7 @@ fn after_cancel_a_button_leads_back_to_the_dialog() {
     browser.expect_value("return document.querySelector('#give').checkVisibility()", false);
     // nobody is asked again before there is a token
     let refusals = || server.log().matches(" 401 ").count();
+    server.log_when("the refusal is logged", |log| log.contains(" 401 "));
     let before = refusals();
     assert_eq!(within(Duration::from_secs(3), || (refusals() > before).then_some(())), None);
     assert_eq!(browser.text("#way"), "Enter token");
@@ -134,6 +135,8 @@ fn a_visitor_without_a_token_sees_no_control_that_would_fail() {
         browser.expect_text("#told", "Changes need a token.");
         browser.click("#dismiss");
         browser.expect_value("return document.querySelector('#opened').open", is_open);
+        // the button that goes gives the focus on when a frame is drawn
+        browser.until("return document.activeElement.matches('.open, #next')");
     }
     browser.focus("aqua");
     browser.press_with(ALT, RIGHT);
