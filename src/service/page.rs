@@ -83,7 +83,7 @@ const FILES: &str = concat!(
 /// After a change of style or script, a test below tells the new hash.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'self' 'sha256-",
-    "3BMXqXIcpGfxMA2x6tqbiGE35pkKorWvc5yloP4U73A=",
+    "P8tA7rFYC+zmJ1aODlFecMw+/zmyyzXn+PP0xXbTAj8=",
     "'; style-src 'sha256-",
     "1q/lJhN0a5evrfjbT0u0bEaIJ8cr2QW86g4UPyhZa8s=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \

@@ -89,7 +89,6 @@ function excessOf(all) {
 	return `${inUnits(bytes, Math.ceil)}, and this service takes ${inUnits(most, Math.floor)} at a time. ${bytes > 2 ** 24 ? 'No service takes more than 16 MB.' : 'Who runs it can raise --max-body.'}`;
 }
 
-/* Draws colors as a field of squares. */
 function drawField(field, colors) {
 	field.ariaLabel = amount(colors.length);
 	field.width = Math.max(1, Math.min(400, Math.ceil(Math.sqrt(colors.length * 2))));
@@ -107,7 +106,6 @@ function followIncoming() {
 	compare(incoming.colors, incoming.source, CHANGED, incoming.file);
 }
 
-/* Has the browser save a text as a file. */
 function download(name, text) {
 	const link = Object.assign(element('a'), {href: URL.createObjectURL(new Blob([text])), download: name});
 	link.click();

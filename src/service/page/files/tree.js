@@ -86,7 +86,7 @@ function yaml(text) {
 /* The colors of nested lists and maps. A name is the way to a color, or what the color has as its name. */
 function ofTree(root, form) {
 	const found = [], skipped = [];
-	const sets = Object.values(root);
+	const sets = Object.values(root).slice(0, 99); // more are none
 	/* The color of a node, or of the one that it refers to. */
 	const resolve = (node, depth = 0) => {
 		const [, way] = typeof node === 'string' && depth < 9 && /^\s*\{([^{}]+)\}\s*$/.exec(node) || [];
@@ -111,9 +111,10 @@ function ofTree(root, form) {
 	const walk = (node, way) => {
 		const isList = Array.isArray(node);
 		const isMap = !isList && !!node && typeof node === 'object';
-		const {name, value} = isMap ? leafOf(node) : {value: resolve(node)};
-		if (value) return found.push({way: name === undefined ? way : [name], value, isNamed: name !== undefined});
 		const fields = isMap || isList ? Object.entries(node) : [];
+		// a color has fewer
+		const {name, value} = isMap && fields.length < 99 ? leafOf(node) : {value: resolve(node)};
+		if (value) return found.push({way: name === undefined ? way : [name], value, isNamed: name !== undefined});
 		// some maps lead from a color to its name
 		if (isMap && fields.every(([key, child]) => typeof child === 'string' && /^#/.test(colorOf(key))) && fields.some(([, child]) => !colorOf(child))) return fields.forEach(([key, child]) => found.push({way: [child], value: colorOf(key)}));
 		// one of a list goes by its name
