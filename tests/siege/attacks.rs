@@ -17,7 +17,7 @@ use crate::siege::flood::{CONTENT, FIELDS, REQUEST, Target, connect_with_buffers
 /// is over after the request timeout.
 #[track_caller]
 fn check_slow(start: &str, bytes: &[u8]) {
-    let target = Target::start(&["--request-timeout", "0.5", "--keep-alive", "0.2"]);
+    let target = Target::start(&["--request-timeout", "5"]);
     let address = target.server.address;
     let outcomes: Vec<(String, Duration)> = thread::scope(|scope| {
         let clients: Vec<_> = (0..8)
@@ -37,23 +37,27 @@ fn check_slow(start: &str, bytes: &[u8]) {
         assert!(response.starts_with("HTTP/1.1 408 "), "{response:?}");
         let error = "{\"error\":true,\"message\":\"the request did not arrive in time\"}\n";
         assert!(response.ends_with(error), "{response:?}");
-        assert!(time >= Duration::from_millis(450) && time < DEADLINE, "{time:?}");
+        assert!(time >= Duration::from_secs(5), "{time:?}");
     }
     target.check_recovery();
 }
 
 #[test]
 fn a_request_that_does_not_come_or_drips_ends_at_the_request_timeout() {
-    check_slow(FIELDS, b"");
-    check_slow(FIELDS, &[b'x'; 1000]);
-    check_slow(CONTENT, b"");
-    check_slow(&CONTENT.replace("24", "1000"), &[b' '; 998]);
-    check_slow(
-        &CONTENT
-            .replace("Content-Length: 24", "Transfer-Encoding: chunked")
-            .replace('{', "3e0\r\n"),
-        &[b' '; 990],
-    );
+    let long = CONTENT.replace("24", "1000");
+    let chunked =
+        CONTENT.replace("Content-Length: 24", "Transfer-Encoding: chunked").replace('{', "3e0\r\n");
+    thread::scope(|scope| {
+        for (start, bytes) in [
+            (FIELDS, 0),
+            (FIELDS, 1000),
+            (CONTENT, 0),
+            (long.as_str(), 998),
+            (chunked.as_str(), 990),
+        ] {
+            scope.spawn(move || check_slow(start, &vec![b' '; bytes]));
+        }
+    });
 }
 
 /// Checks that requests without end are cut off, having taken few bytes and little memory.

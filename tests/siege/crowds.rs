@@ -45,7 +45,7 @@ fn thousands_of_dripping_connections_keep_nobody_waiting() {
 #[test]
 fn responses_that_nobody_reads_are_given_up_at_the_request_timeout() {
     let target = Target::alone(|| {
-        Server::durable(&long_list(1_300_000), &["--request-timeout", "1", "--keep-alive", "1"])
+        Server::durable(&long_list(1_300_000), &["--request-timeout", "5", "--keep-alive", "1"])
     });
     let mut streams: Vec<TcpStream> = (0..100).map(|_| narrow(target.server.address)).collect();
     for stream in &mut streams {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::common::client::Client;
+use crate::common::client::{Client, request};
 use crate::common::harness::{Server, long_list, wait_until};
 use crate::siege::flood::{CONTENT, FIELDS, REQUEST, Target};
 
@@ -71,7 +71,12 @@ fn a_signal_ends_it_in_time_whoever_is_connected() {
                 let mut client = client;
                 // another value each time: one that is there already is not saved
                 let update = |step: usize| format!(r#"{{"value":"{step}"}}"#);
-                while !client.ask("PUT", "/colors/red", &update(answered.load(Relaxed))).closes() {
+                let mut put = || {
+                    let content = update(answered.load(Relaxed));
+                    client.try_ask(&request("PUT", "/colors/red", "Host: localhost\r\n", &content))
+                };
+                // one that is slow looks idle, and is not answered
+                while put().is_some_and(|response| !response.closes()) {
                     answered.fetch_add(1, Relaxed);
                 }
                 client.expect_close();
