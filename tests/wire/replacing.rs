@@ -62,7 +62,9 @@ fn a_list_and_the_one_that_it_replaces_take_twelve_times_the_content() {
     let scratch = Scratch::new();
     let limit = Some((12 * CONTENT + 8 * 1024 * 1024) as u64);
     for data in [&[][..], &["--data", &scratch.file("colors.db")]] {
-        let server = Server::start(&[&["--max-body", "3000000"], data].concat());
+        // each worker has a stack besides
+        let options = ["--workers", "1", "--max-body", "3000000"];
+        let server = Server::start(&[&options[..], data].concat());
         let pid = Pid::from_raw(server.pid() as i32);
         prlimit(pid, Resource::Data, Rlimit { current: limit, maximum: limit }).unwrap();
         for step in 0..4 {

@@ -128,9 +128,8 @@ fn threads_have_names_that_tell_them_apart() {
     let mut expected = ["follower", "log", "pool", "worker-0", "worker-1", "writer"].to_vec();
     wait_until("all threads have begun", || {
         let tasks = fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap();
-        let names =
-            tasks.map(|task| fs::read_to_string(task.unwrap().path().join("comm")).unwrap());
-        let names: Vec<String> = names.collect();
+        let names: Vec<String> =
+            tasks.flat_map(|task| fs::read_to_string(task.unwrap().path().join("comm"))).collect();
         expected.retain(|name| !names.iter().any(|other| other.trim_end() == *name));
         expected.is_empty()
     });

@@ -3,7 +3,7 @@
 
 use std::net::Shutdown;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rusqlite::Connection;
 use rustix::process::Signal;
@@ -246,9 +246,7 @@ fn waiting_clients_make_room_at_the_connection_limit_as_idle_ones_do() {
     for client in &mut clients {
         send(client, "GET", "/colors/red", &waits(&tag));
     }
-    let begun = Instant::now();
     server.ask("GET", "/colors/blue", "").expect_status(200);
-    assert!(begun.elapsed() < Duration::from_secs(LONGEST / 10));
     // Those that have been answered close by themselves. These stay, and are more than the two
     // connections from above, whose ends the service may not have seen yet.
     let _others: Vec<Client> = (0..3).map(|_| server.connect()).collect();
