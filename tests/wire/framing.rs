@@ -256,6 +256,7 @@ fn every_response_says_how_long_its_connection_may_be_idle_and_that_is_never_too
         let mut client = server.connect();
         let mut asked = Instant::now();
         for (method, target, content) in [
+            ("GET", "/colors/red", ""),
             ("HEAD", "/", ""),
             ("POST", "/colors", "{"),
             ("OPTIONS", "/colors", ""),
