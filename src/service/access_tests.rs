@@ -140,7 +140,7 @@ fn options_say_with_a_challenge_that_a_write_needs_one() {
         ("abcdefgh01234567", None),
     ] {
         let asked = |service, target| ask_with(service, Method::Options, target, token);
-        for target in ["/colors", "/colors/red"] {
+        for target in ["/colors", "/colors/red", "*"] {
             assert_eq!(asked(&writable, target).challenge, challenge, "{target} {token}");
             assert_eq!(asked(&read_only, target).challenge, None, "{target} {token}");
         }

@@ -21,7 +21,7 @@ impl Service {
         checks_host: bool,
     ) -> Result<Operation<'a>, Response> {
         origin::check(&self.options, request, checks_host)?;
-        let target = matcher::parse(&request.target, &self.options.base_path)
+        let target = matcher::parse(&request.method, &request.target, &self.options.base_path)
             .map_err(|malformed| Response::error(StatusCode(400), malformed))?;
         self.find_operation(&target, request)
             .map_err(|refusal| Response { varies_by_accept: target.is_page(), ..refusal })
@@ -95,7 +95,7 @@ impl Service {
         is_safe(method) || !(self.options.read_only || self.options.follow.is_some())
     }
 
-    /// The methods of a target that the service takes.
+    /// The methods of a target that the service takes. The target `*` has all methods.
     fn methods(&self, target: &Target<'_>) -> impl Iterator<Item = &'static Method> {
         let has = |method: &Method| self.allows(method) && target.operation(method).is_some();
         METHODS.iter().filter(move |method| has(method))

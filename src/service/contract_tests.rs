@@ -178,6 +178,8 @@ fn a_resource_says_which_methods_it_allows() {
             assert_eq!(allowed(&response), allow);
         }
     }
+    let options = check(Method::Options, "*", "", StatusCode(204), "");
+    assert_eq!(allowed(&options), "GET, HEAD, POST, PUT, DELETE, OPTIONS");
 }
 
 /// The methods that a response lists.
@@ -290,7 +292,7 @@ fn a_preflight_is_answered_for_every_resource_whatever_its_accept() {
         preflight_method: Some(method.to_owned()),
         ..RequestFields::default()
     };
-    for target in ["/", "/colors", "/colors/no", "/health", "/metrics", "/openapi.json"] {
+    for target in ["/", "/colors", "/colors/no", "/health", "/metrics", "/openapi.json", "*"] {
         let response = respond(&service(), &request(Method::Options, target, fields("GET"), ""));
         assert_eq!(
             (response.status, response.field("Allow").is_some()),

@@ -37,15 +37,22 @@ pub(crate) enum Target<'a> {
     Path(Cow<'a, str>, Option<Cow<'a, str>>),
     /// A path that is not below the base path, or has more than two segments there.
     Unknown,
+    /// The service itself (RFC 9110 §9.3.7). Only OPTIONS names it, by `*`, or by an absolute-form
+    /// target without path and query.
+    Service,
 }
 
 impl<'a> Target<'a> {
     /// The operation that a method of this target is (docs/http.md, Resources). HEAD is a GET whose
     /// content is not sent. `None` if there is no such resource, or it does not have the method.
-    /// Every resource has GET.
+    /// Every resource has GET. [`Target::Service`] takes every method for OPTIONS.
     pub(super) fn operation(&self, method: &Method) -> Option<Operation<'a>> {
         use Method::{Delete, Get, Head, Options, Post, Put};
-        let Self::Path(first, second) = self else { return None };
+        let (first, second) = match self {
+            Self::Path(first, second) => (first, second),
+            Self::Unknown => return None,
+            Self::Service => return Some(Operation::Options(Self::Service)),
+        };
         Some(match (method, first.as_ref(), second) {
             (Get | Head, "colors", None) => Operation::ReadAll,
             (Post, "colors", None) => Operation::Create,
@@ -86,8 +93,19 @@ const ESCAPE: &str = "the path has a bad percent escape, or one that does not de
 ///
 /// The path is split at `/` first. Then each segment is percent-decoded, so that `%2F` is part of a
 /// name. The query is ignored.
-pub(super) fn parse<'a>(target: &'a str, base: &BasePath) -> Result<Target<'a>, &'static str> {
-    let path = match split_absolute_form(target) {
+pub(super) fn parse<'a>(
+    method: &Method,
+    target: &'a str,
+    base: &BasePath,
+) -> Result<Target<'a>, &'static str> {
+    let absolute_form = split_absolute_form(target);
+    // RFC 9112 §3.2.4: OPTIONS of a URI with neither path nor query means `*`.
+    if *method == Method::Options
+        && (target == "*" || absolute_form.is_some_and(|(_, path)| path.is_empty()))
+    {
+        return Ok(Target::Service);
+    }
+    let path = match absolute_form {
         // RFC 9110 §4.2.3: an empty path is the same as "/".
         Some((_, path)) => path.strip_prefix('/').unwrap_or(path),
         None => target.strip_prefix('/').ok_or(FORM)?,
@@ -152,7 +170,7 @@ mod tests {
         target: &'a str,
         base: &BasePath,
     ) -> Result<Option<Operation<'a>>, &'static str> {
-        parse(target, base).map(|found| found.operation(&method))
+        parse(&method, target, base).map(|found| found.operation(&method))
     }
 
     fn read(name: &str) -> Result<Option<Operation<'_>>, &'static str> {
@@ -226,6 +244,20 @@ mod tests {
         ];
         for (target, expected) in table {
             assert_eq!(find(Method::Get, target, &BasePath::default()), expected, "{target:?}");
+        }
+    }
+
+    #[test]
+    fn options_may_ask_about_the_service_itself() {
+        let service = || Ok(Some(Operation::Options(Target::Service)));
+        for base in [BasePath::default(), BasePath::parse("/api").unwrap()] {
+            for target in ["*", "http://example.org", "HTTPS://example.org:81"] {
+                assert_eq!(find(Method::Options, target, &base), service(), "{target}");
+                assert_ne!(parse(&Method::Get, target, &base), Ok(Target::Service), "{target}");
+            }
+            for target in ["http://example.org/", "http://example.org?x", "/", "**"] {
+                assert_ne!(find(Method::Options, target, &base), service(), "{target}");
+            }
         }
     }
 
