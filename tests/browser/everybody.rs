@@ -179,7 +179,7 @@ fn what_is_told_stays_in_its_place_and_covers_neither_the_focus_nor_what_can_be_
     let place = "const {x, y, width, height} = document.querySelector('#message').getBoundingClientRect(); return [x, y, width, height]";
     let Some(browser) = browse() else { return };
     for (width, height, is_touch) in
-        [(1024, 600, false), (844, 390, true), (1280, 800, false), (360, 740, true)]
+        [(1024, 600, false), (1280, 800, false), (844, 390, true), (360, 740, true)]
     {
         browser.resize_as(width, height, is_touch);
         let _server = browser.show_to_change(Server::start(&[]));
@@ -273,7 +273,7 @@ fn nothing_shifts_while_the_page_loads() {
     browser.devtools("Page.addScriptToEvaluateOnNewDocument", json!({"source": SLOW}));
     let servers =
         [Server::start(&[]), Server::start(&["--read-only"]), Server::with_seed("[]", &[])];
-    for (width, height, is_touch) in [(412, 823, true), (1350, 940, false)] {
+    for (width, height, is_touch) in [(1350, 940, false), (412, 823, true)] {
         browser.resize_as(width, height, is_touch);
         for (number, server) in servers.iter().enumerate() {
             browser.open(server);
