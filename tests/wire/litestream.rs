@@ -161,7 +161,8 @@ fn after_kills_the_copy_has_what_was_acknowledged_before_it() {
         server.ask("PUT", "/colors/client-0", &content).expect_status(200);
         counters[0].acknowledged.store(value, Relaxed);
         machine.sync();
-        assert_same_list(&machine.restored(), &server.list());
+        // A change that a kill has cut off may be in the list and not in the copy.
+        check(&machine.restored(), &acknowledged(&counters), &counters);
     }
     assert_calm(&server.stop());
 }
