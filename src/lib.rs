@@ -47,8 +47,10 @@
 //!   - `change`: what a change does to a version
 //!   - `difference`: the edits that lead from one list to another
 //!   - `writer`: group commit, and polls for what others have committed
+//!   - `place`: what a start, `--check` and `--dump` need of where the list is kept
 //!   - `engine`: what the writer needs of a storage engine
 //!   - `etcd`: the list in etcd: its keys and transactions, and which file is for what
+//!   - `etcd/etcd_key`: a key before it is open, and the list that a first start makes there
 //!   - `etcd/etcd_engine`: commits, what they have missed, and snapshots
 //!   - `etcd/position`: the list with its place in the log
 //!   - `etcd/format`: the values in etcd
@@ -57,6 +59,7 @@
 //!   - `etcd/error`: why etcd cannot be used
 //!   - `storage_status`: whether changes can be saved
 //!   - `sqlite`: which of the files below one needs for what, and the locks on FILE
+//!   - `sqlite/file_place`: FILE before it is open
 //!   - `sqlite/data_path`: what is at the path of `--data`, before SQLite opens it
 //!   - `sqlite/new_file`: makes FILE at the first start
 //!   - `sqlite/locks`: keeps out a second service, and waits for what is busy
@@ -162,7 +165,7 @@ use std::time::{Duration, Instant};
 use crate::failure::Failure;
 use crate::follower::Follower;
 use crate::load::Opened;
-use crate::options::{DataPlace, Endpoint, Options};
+use crate::options::{Endpoint, Options};
 use crate::server::{AcceptLoop, Listener, Shared, WorkerHandle};
 use crate::service::{LoadedTokens, ServerState, Service, Tokens};
 use crate::signals::Signals;
@@ -212,11 +215,8 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
         server::connections_max(descriptors, memory_limit, listeners.len(), workers)
             .map_err(Failure::System)?;
     let endpoints: Vec<_> = listeners.iter().map(|listener| listener.endpoint.clone()).collect();
-    // One thread for answers that take long, and one each for the writer, the watch and the
-    // follower.
-    let has_watch = matches!(options.data, Some(DataPlace::Etcd(_)));
-    let others = [options.data.is_some(), has_watch, follower.is_some()];
-    let others = 1 + others.into_iter().filter(|is_there| *is_there).count();
+    // One thread for answers that take long, one for the follower, and those of the storage.
+    let others = 1 + usize::from(follower.is_some()) + source.threads();
     let pool = pool::start(workers + others).ok_or(Failure::Thread)?;
     let state = ServerState::new(workers, connections_max);
     let handles = WorkerHandle::all(&state).map_err(Failure::System)?;

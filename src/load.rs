@@ -1,16 +1,16 @@
 //! Where the list comes from at the start: the database, etcd, the service that is followed, a seed
 //! file, or the seed that is compiled in.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 use crate::follower::Follower;
-use crate::options::{DataPlace, EtcdPlace, Options};
-use crate::store::etcd::{EtcdEngine, EtcdError, EtcdKey, LogWatch};
-use crate::store::sqlite::{Database, DatabaseError, SqliteEngine};
-use crate::store::{ChangeListener, ColorList, Store, Writer, json, sqlite};
+use crate::options::{DataPlace, Options};
+use crate::store::etcd::{EtcdKey, LogWatch};
+use crate::store::sqlite::FilePlace;
+use crate::store::{ChangeListener, ColorList, OpenPlace, Place, Store, Writer, json};
 
 /// The seed if no option names one. A service that is started in a checkout finds this file.
 const SEED_FILE: &str = "seed/colors.json";
@@ -19,40 +19,27 @@ const SEED_FILE: &str = "seed/colors.json";
 const BUILT_IN: &[u8] = include_bytes!("../seed/colors.json");
 
 /// Where the list comes from. [`load_source`] finds it, and changes nothing on disk.
-pub(crate) enum Source {
-    /// The colors of the seed, or of the service that is followed, and its name: the list is in
-    /// memory alone.
-    InMemory(ColorList, String),
-    /// FILE.
-    Database {
-        /// As `--data` names it.
-        given: PathBuf,
-        /// Without links.
-        path: PathBuf,
-        /// The colors of a new FILE, and their name; `None` if FILE has a list.
-        seed: Option<(ColorList, String)>,
-        /// `--seed` is given. It is not read if FILE has a list.
-        is_seed_given: bool,
-        /// FILE, once it is locked; `None` before that, or if it does not exist.
-        lock: Option<File>,
-    },
-    Etcd {
-        place: EtcdPlace,
-        found: Box<EtcdKey>,
-        /// As for [`Source::Database`].
-        seed: Option<(ColorList, String)>,
-        is_seed_given: bool,
-    },
+pub(crate) struct Source {
+    /// Where the list is kept, and its name; `None` if that is in memory alone.
+    place: Option<(Box<dyn Place>, String)>,
+    /// The colors of the seed, or of the service that is followed, and their name; `None` if there
+    /// is a list in the place.
+    seed: Option<(ColorList, String)>,
+    /// `--seed` is given. It is not read if there is a list.
+    is_seed_given: bool,
 }
 
 impl Source {
-    /// Locks FILE if it exists. While another process of the service has the lock, waits no longer
-    /// than [`sqlite`] says: that process may be stopping.
+    /// Keeps out a second service. While another process of the service has the lock, waits no
+    /// longer than [`sqlite`](crate::store::sqlite) says: that process may be stopping.
     pub(crate) fn lock(&mut self) -> Result<(), Failure> {
-        if let Self::Database { given, path, lock, .. } = self {
-            *lock = sqlite::lock_file(path).map_err(|error| unusable(given, error))?;
-        }
-        Ok(())
+        let Some((place, name)) = &mut self.place else { return Ok(()) };
+        place.lock().map_err(unusable(name))
+    }
+
+    /// How many threads the place needs.
+    pub(crate) fn threads(&self) -> usize {
+        self.place.as_ref().map_or(0, |(place, _)| place.threads())
     }
 }
 
@@ -75,68 +62,51 @@ pub(crate) fn load_source(
     options: &Options,
     follower: Option<&Follower>,
 ) -> Result<Source, Failure> {
-    let is_seed_given = options.seed.is_some();
-    let file = match &options.data {
-        None => {
-            return first_list(options, follower).map(|(list, name)| Source::InMemory(list, name));
-        }
-        Some(DataPlace::Etcd(place)) => {
-            let found = read_etcd(place)?;
-            let is_absent = found.list().is_none();
-            let seed = is_absent.then(|| first_list(options, follower)).transpose()?;
-            return Ok(Source::Etcd {
-                place: place.clone(),
-                found: Box::new(found),
-                seed,
-                is_seed_given,
-            });
-        }
-        Some(DataPlace::File(file)) => file,
-    };
-    let failed = |error| unusable(file, error);
-    let (path, has_list) = sqlite::locate(file).map_err(failed)?;
-    sqlite::check_writable(&path).map_err(failed)?;
+    let place = options.data.as_ref().map(find).transpose()?;
+    if let Some((place, name)) = &place {
+        place.check_usable().map_err(unusable(name))?;
+    }
+    let has_list = place.as_ref().is_some_and(|(place, _)| place.has_list());
     let seed = (!has_list).then(|| first_list(options, follower)).transpose()?;
-    let given = file.to_owned();
-    Ok(Source::Database { given, path, seed, is_seed_given, lock: None })
+    Ok(Source { place, seed, is_seed_given: options.seed.is_some() })
+}
+
+fn find(place: &DataPlace) -> Result<(Box<dyn Place>, String), Failure> {
+    let (name, found): (_, Result<Box<dyn Place>, String>) = match place {
+        DataPlace::File(file) => {
+            (file.display().to_string(), FilePlace::find(file).map(|found| Box::new(found) as _))
+        }
+        DataPlace::Etcd(etcd) => {
+            let found = EtcdKey::find(&etcd.members, &etcd.key);
+            let found = found.map_err(|error| error.to_string());
+            (etcd.to_string(), found.map(|found| Box::new(found) as _))
+        }
+    };
+    Ok((found.map_err(unusable(&name))?, name))
+}
+
+fn unusable(name: &str) -> impl FnOnce(String) -> Failure {
+    |reason| Failure::Storage(name.to_owned(), reason)
 }
 
 /// Opens the list, and makes FILE if there is none. `notify` is called after each
 /// new version of the list.
 pub(crate) fn open(source: Source, notify: ChangeListener) -> Result<Opened, Failure> {
-    match source {
-        Source::InMemory(colors, name) => {
-            let count = count(colors.len());
-            let details = format!("{count} from {name}, in memory: changes are lost when it stops");
-            let store = Store::in_memory(colors, notify);
-            Ok(Opened { store, writer: None, watch: None, details, path: None })
-        }
-        Source::Database { given, path, seed, is_seed_given, lock } => {
-            let failed = |error| unusable(&given, error);
-            let (colors, name) = seed.unzip();
-            let (lock, is_new) =
-                sqlite::lock_or_make(&path, colors.as_ref(), lock).map_err(failed)?;
-            let origin = origin(name.filter(|_| is_new), is_seed_given);
-            // Freed before the list is read from FILE, which takes as much memory.
-            drop(colors);
-            let (database, colors) = Database::open(&given, &path, lock).map_err(failed)?;
-            let engine = Box::new(SqliteEngine::new(database));
-            let details = format!("{} kept in {}, {origin}", count(colors.len()), given.display());
-            let (store, writer) = Writer::new(engine, colors, notify);
-            let (writer, path) = (Some(writer), Some(path));
-            Ok(Opened { store, writer, watch: None, details, path })
-        }
-        Source::Etcd { place, found, seed, is_seed_given } => {
-            let (colors, name) = seed.unzip();
-            let (engine, colors, is_new, watch) = EtcdEngine::open(*found, colors.as_ref())
-                .map_err(|error| unusable_etcd(&place, error))?;
-            let origin = origin(name.filter(|_| is_new), is_seed_given);
-            let details = format!("{} kept in {place}, {origin}", count(colors.len()));
-            let (store, writer) = Writer::new(Box::new(engine), colors, notify);
-            let (writer, watch) = (Some(writer), Some(watch));
-            Ok(Opened { store, writer, watch, details, path: None })
-        }
-    }
+    let Source { place, seed, is_seed_given } = source;
+    let (colors, seed) = seed.unzip();
+    let Some((place, name)) = place else {
+        let (colors, seed) = (colors.unwrap_or_default(), seed.unwrap_or_default());
+        let count = count(colors.len());
+        let details = format!("{count} from {seed}, in memory: changes are lost when it stops");
+        let store = Store::in_memory(colors, notify);
+        return Ok(Opened { store, writer: None, watch: None, details, path: None });
+    };
+    let OpenPlace { engine, list, is_new, watch, path } =
+        place.open(colors).map_err(unusable(&name))?;
+    let origin = origin(seed.filter(|_| is_new), is_seed_given);
+    let details = format!("{} kept in {name}, {origin}", count(list.len()));
+    let (store, writer) = Writer::new(engine, list, notify);
+    Ok(Opened { store, writer: Some(writer), watch, details, path })
 }
 
 /// Where a list that is kept comes from. `seed`: of which it was made now.
@@ -148,70 +118,28 @@ fn origin(seed: Option<String>, is_seed_given: bool) -> String {
     }
 }
 
-fn read_etcd(place: &EtcdPlace) -> Result<EtcdKey, Failure> {
-    EtcdKey::read(&place.members, &place.key).map_err(|error| unusable_etcd(place, error))
-}
-
-fn unusable_etcd(place: &EtcdPlace, error: EtcdError) -> Failure {
-    Failure::Storage(place.to_string(), error.to_string())
-}
-
 /// `--check`: describes the list that a start would have. Fails if the start would not get it,
 /// except for the lock on FILE: a service may be running on it. Changes no list, and makes no FILE.
 pub(crate) fn check_list(options: &Options) -> Result<String, Failure> {
-    match load_source(options, Follower::new(options).as_ref())? {
-        Source::InMemory(colors, seed) => Ok(format!("{} from {seed}", count(colors.len()))),
-        Source::Database { given, path, seed: Some((colors, seed)), .. } => {
-            sqlite::check_new_file(&path, &colors).map_err(|error| unusable(&given, error))?;
-            Ok(format!("{} from {seed}, for {}", count(colors.len()), given.display()))
-        }
-        Source::Database { given, path, .. } => {
-            let colors =
-                Database::read_recovering(&path).map_err(|error| unusable(&given, error))?;
-            Ok(format!("{} kept in {}", count(colors.len()), given.display()))
-        }
-        Source::Etcd { place, seed: Some((colors, seed)), .. } => {
-            Ok(format!("{} from {seed}, for {place}", count(colors.len())))
-        }
-        Source::Etcd { place, found, .. } => {
-            Ok(format!("{} kept in {place}", count(found.list().map_or(0, ColorList::len))))
-        }
-    }
+    let Source { place, seed, .. } = load_source(options, Follower::new(options).as_ref())?;
+    let (colors, seed) = seed.unzip();
+    let length = match &place {
+        Some((place, name)) => place.check(colors.as_ref()).map_err(unusable(name))?,
+        None => colors.map_or(0, |colors| colors.len()),
+    };
+    let count = count(length);
+    Ok(match (seed, place) {
+        (Some(seed), None) => format!("{count} from {seed}"),
+        (Some(seed), Some((_, name))) => format!("{count} from {seed}, for {name}"),
+        (None, place) => format!("{count} kept in {}", place.map_or(String::new(), |it| it.1)),
+    })
 }
 
 /// Prints the list of a place as `GET /colors` answers it.
 pub(crate) fn dump(place: &DataPlace) -> Result<(), Failure> {
-    let colors = match place {
-        DataPlace::File(file) => stored(file).map_err(|error| unusable(file, error))?,
-        DataPlace::Etcd(place) => {
-            let found = read_etcd(place)?;
-            found.list().cloned().ok_or_else(|| unusable_etcd(place, EtcdError::Missing))?
-        }
-    };
+    let (place, name) = find(place)?;
+    let colors = place.dump().map_err(unusable(&name))?;
     io::stdout().write_all(colors.envelope().bytes()).map_err(Failure::Output)
-}
-
-/// The list in FILE.
-fn stored(file: &Path) -> Result<ColorList, DatabaseError> {
-    let (path, has_list) = sqlite::locate(file)?;
-    if !has_list {
-        return Err(DatabaseError::Missing);
-    }
-    match sqlite::check_writable(&path) {
-        Ok(()) => Database::read_recovering(&path),
-        Err(refused) => sqlite::read_without_writing(&path).map_err(|error| match error {
-            DatabaseError::Inaccessible => refused,
-            error => error,
-        }),
-    }
-}
-
-fn unusable(file: &Path, error: DatabaseError) -> Failure {
-    let reason = match error {
-        DatabaseError::Busy => format!("{error}, or name another file with --data"),
-        error => error.to_string(),
-    };
-    Failure::Storage(file.display().to_string(), reason)
 }
 
 /// The list for a start that has none yet: that of the service that is followed, or else the seed.

@@ -16,7 +16,7 @@ use clap::{
     ValueEnum, ValueHint,
 };
 use log::LevelFilter;
-pub(crate) use values::{BasePath, DataPlace, Endpoint, EtcdPlace, ServiceAddress};
+pub(crate) use values::{BasePath, DataPlace, Endpoint, ServiceAddress};
 use values::{
     parse_host, parse_mode, parse_origin, parse_size, parse_time, parse_url, parse_workers,
 };

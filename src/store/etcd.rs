@@ -3,6 +3,7 @@
 //!
 //! | question | file |
 //! |---|---|
+//! | what does a start find, and how does the first one make the list? | `etcd_key` |
 //! | how is a commit made, and what is certain after a failure? | `etcd_engine` |
 //! | which list is at which position of the log? | `position` |
 //! | what do the values in etcd look like? | `format` |
@@ -45,11 +46,12 @@
 
 mod error;
 mod etcd_engine;
+mod etcd_key;
 mod format;
 mod gateway;
 mod position;
 mod watch;
 
-pub(crate) use error::EtcdError;
-pub(crate) use etcd_engine::{EtcdEngine, EtcdKey};
+use error::EtcdError;
+pub(crate) use etcd_key::EtcdKey;
 pub(crate) use watch::LogWatch;

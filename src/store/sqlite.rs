@@ -53,6 +53,7 @@
 
 mod data_path;
 mod error;
+mod file_place;
 mod locks;
 mod new_file;
 mod open_database;
@@ -60,9 +61,12 @@ mod rows;
 mod sqlite_engine;
 mod wal_files;
 
-pub(crate) use data_path::{check_writable, locate};
+use data_path::{check_writable, locate};
 pub(crate) use error::DatabaseError;
-pub(crate) use locks::lock_file;
-pub(crate) use new_file::{check_new_file, lock_or_make};
-pub(crate) use open_database::{Database, read_without_writing};
-pub(crate) use sqlite_engine::SqliteEngine;
+pub(crate) use file_place::FilePlace;
+pub(super) use locks::lock_file;
+use new_file::check_new_file;
+pub(super) use new_file::lock_or_make;
+pub(super) use open_database::Database;
+use open_database::read_without_writing;
+pub(super) use sqlite_engine::SqliteEngine;

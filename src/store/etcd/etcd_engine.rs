@@ -10,17 +10,12 @@ use super::format::{
     Keys, LogEntry, Purpose, snapshot_bytes, snapshot_bytes_after, write_edits, write_entry,
     write_snapshot,
 };
-use super::gateway::{
-    Gateway, KeyValue, STEP_TIME, Txn, WatchResponse, compare, delete_range, put, range,
-};
+use super::gateway::{Gateway, KeyValue, Txn, WatchResponse, compare, delete_range, put, range};
 use super::position::{Position, RANGE_KEYS_MAX};
 use super::watch::LogWatch;
 use crate::random;
 use crate::store::engine::{Begun, Commit, Engine, Refresh, Save, StorageError, Written};
 use crate::store::{ColorList, Edit};
-
-/// How long a start goes on to ask for the list, and to make it.
-const START_TIME: Duration = Duration::from_secs(6);
 
 /// How long a save goes on to ask, from when the first of its changes came. A request may begin
 /// just before that time is over, and to find the reason of a failure takes up to 0.25 s for each
@@ -39,7 +34,7 @@ const ANSWERED_TIME: Duration = Duration::from_millis(900);
 /// Most bytes of a snapshot, and of the edits of one commit. etcd takes requests of 1.5 MiB
 /// (`--max-request-bytes`). A list may be replaced by edits, which have the removals besides the
 /// colors; the rest is for keys.
-const LIST_BYTES_MAX: usize = 1_350_000;
+pub(super) const LIST_BYTES_MAX: usize = 1_350_000;
 const EDITS_BYTES_MAX: usize = 1_500_000;
 
 /// A snapshot is due after this many entries, or when the entries have this many bytes more than
@@ -77,47 +72,11 @@ pub(crate) struct EtcdEngine {
     deadline: Instant,
 }
 
-/// What a start finds at a key.
-pub(crate) struct EtcdKey {
-    gateway: Gateway,
-    keys: Keys,
-    /// `None` if there is no list.
-    position: Option<Position>,
-    /// When the start gives up.
-    deadline: Instant,
-}
-
-impl EtcdKey {
-    pub(crate) fn read(members: &[String], key: &str) -> Result<Self, EtcdError> {
-        let deadline = Instant::now() + START_TIME;
-        let mut gateway = Gateway::new(members, STEP_TIME);
-        let keys = Keys(key.to_owned());
-        let position = Position::read(&mut gateway, &keys, deadline)?;
-        Ok(Self { gateway, keys, position, deadline })
-    }
-
-    /// The list; `None` if there is none.
-    pub(crate) fn list(&self) -> Option<&ColorList> {
-        self.position.as_ref().map(|position| &position.list)
-    }
-}
-
 impl EtcdEngine {
-    /// Opens the list at a key. Makes it of the seed if there is none. Returns also whether it has
-    /// made it, and what watches for commits of other services.
-    pub(crate) fn open(
-        found: EtcdKey,
-        seed: Option<&ColorList>,
-    ) -> Result<(Self, ColorList, bool, LogWatch), EtcdError> {
-        let EtcdKey { mut gateway, keys, mut position, deadline } = found;
-        let mut is_new = false;
-        if let Some(seed) = seed {
-            is_new = create(&mut gateway, &keys, seed, deadline)?;
-            position = Position::read(&mut gateway, &keys, deadline)?;
-        }
-        let position = position.ok_or(EtcdError::Missing)?;
-        let list = position.list.clone();
+    /// The engine of a list that was read, and what watches for commits of other services.
+    pub(super) fn new(gateway: Gateway, keys: Keys, position: Position) -> (Self, LogWatch) {
         let (watch, watched) = LogWatch::new(&gateway, keys.clone());
+        let now = Instant::now();
         let engine = Self {
             gateway,
             keys,
@@ -126,12 +85,12 @@ impl EtcdEngine {
             edits: Vec::new(),
             written: Vec::new(),
             is_fence_due: false,
-            answered: Instant::now(),
-            contended: Instant::now(),
-            paused_until: Instant::now(),
-            deadline,
+            answered: now,
+            contended: now,
+            paused_until: now,
+            deadline: now,
         };
-        Ok((engine, list, is_new, watch))
+        (engine, watch)
     }
 
     /// A transaction: `success` if the position is still the last one, or else a range from the
@@ -288,28 +247,6 @@ impl EtcdEngine {
         }
         Ok(())
     }
-}
-
-/// Makes the list at a key, unless there is one. Returns whether it has made it. That is false also
-/// if it has and the answer was lost.
-fn create(
-    gateway: &mut Gateway,
-    keys: &Keys,
-    seed: &ColorList,
-    deadline: Instant,
-) -> Result<bool, EtcdError> {
-    if snapshot_bytes(seed) > LIST_BYTES_MAX {
-        return Err(EtcdError::ListTooLong(LIST_BYTES_MAX));
-    }
-    let success = vec![
-        put(&keys.list(), &write_snapshot(0, seed)),
-        put(&keys.entry(0), &write_entry(&random::id(), Purpose::Snapshot, b"")),
-        // Left by a list whose snapshot somebody has deleted.
-        delete_range(&keys.entry(1), &keys.log_end()),
-    ];
-    let compare = vec![compare(&keys.list(), 0)];
-    let txn = Txn { compare, success, ..Txn::default() };
-    Ok(gateway.txn(&txn, deadline)?.succeeded)
 }
 
 impl Engine for EtcdEngine {
