@@ -24,7 +24,7 @@ use crate::logging::excerpt;
 use crate::options::Options;
 use crate::outbound;
 use crate::service::only_token;
-use crate::store::{Action, Change, ColorList, Store, json};
+use crate::store::{Action, Change, ColorList, Outcome, Store, json};
 
 /// How long the other service may hold a request while its list is the same. Its answer is due
 /// [`ANSWER_TIME`] later, so that `/health` is in time if the other service falls silent.
@@ -152,9 +152,16 @@ impl Follower {
         }
         let lost = if is_own { count_lost(before, &list) } else { 0 };
         let change = Change::new(Action::ReplaceAll(list), Conditions::default());
-        store
-            .submit_and_wait(change)
-            .map_err(|error| (format!("its list cannot be saved here: {error}"), SAVE_PAUSE))?;
+        let reason = match store.submit_and_wait(change) {
+            // Without an outcome, the process is about to end.
+            None | Some(Ok(Outcome::ReplacedAll { .. })) => None,
+            Some(Ok(Outcome::TooLong)) => Some("it is longer than the storage takes".to_owned()),
+            Some(Ok(_)) => Some("others change the list here all the time".to_owned()),
+            Some(Err(error)) => Some(error.to_string()),
+        };
+        if let Some(reason) = reason {
+            return Err((format!("its list cannot be saved here: {reason}"), SAVE_PAUSE));
+        }
         if lost > 0 {
             let (lost, url) = (load::count(lost), &self.followed.url);
             log::warn!("dropped {lost} that only this copy had: it has the list of {url} now");

@@ -222,7 +222,7 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     let handles = WorkerHandle::all(&state).map_err(Failure::System)?;
     // FILE is made last: a start that gets no addresses or no threads makes no FILE.
     let Opened { store, writer, watch, details, path } =
-        load::open(source, server::change_listener(&handles))?;
+        load::open(source, options, server::change_listener(&handles))?;
     // From here on, the first SIGTERM or SIGINT makes the accept loop return.
     is_starting.store(false, SeqCst);
     if let Some(writer) = writer {

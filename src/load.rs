@@ -91,7 +91,11 @@ fn unusable(name: &str) -> impl FnOnce(String) -> Failure {
 
 /// Opens the list, and makes FILE if there is none. `notify` is called after each
 /// new version of the list.
-pub(crate) fn open(source: Source, notify: ChangeListener) -> Result<Opened, Failure> {
+pub(crate) fn open(
+    source: Source,
+    options: &Options,
+    notify: ChangeListener,
+) -> Result<Opened, Failure> {
     let Source { place, seed, is_seed_given } = source;
     let (colors, seed) = seed.unzip();
     let Some((place, name)) = place else {
@@ -102,7 +106,7 @@ pub(crate) fn open(source: Source, notify: ChangeListener) -> Result<Opened, Fai
         return Ok(Opened { store, writer: None, watch: None, details, path: None });
     };
     let OpenPlace { engine, list, is_new, watch, path } =
-        place.open(colors).map_err(unusable(&name))?;
+        place.open(colors, !options.read_only).map_err(unusable(&name))?;
     let origin = origin(seed.filter(|_| is_new), is_seed_given);
     let details = format!("{} kept in {name}, {origin}", count(list.len()));
     let (store, writer) = Writer::new(engine, list, notify);

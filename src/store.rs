@@ -70,7 +70,7 @@ pub(crate) use change::{Action, Change, Outcome};
 pub(crate) use color::{Color, ColorJson};
 pub(crate) use color_list::{ColorList, Edit};
 use engine::Engine;
-pub(crate) use engine::StorageError;
+pub(crate) use engine::{Certainty, StorageError};
 pub(crate) use json::JsonError;
 pub(crate) use list::{ChangeListener, SharedList};
 pub(crate) use place::{OpenPlace, Place};
@@ -127,7 +127,12 @@ impl Store {
                 let made = |(id, change)| (id, Ok(self.list.change(&change)));
                 deliver(changes.into_iter().map(made).collect());
             }
-            Storage::Durable(writer, _) => {
+            Storage::Durable(writer, status) => {
+                if let Some(refusal) = status.refusal() {
+                    let refused = |(id, _)| (id, Err(refusal.clone()));
+                    deliver(changes.into_iter().map(refused).collect());
+                    return;
+                }
                 // Fails if the writer has ended. Then the service ends, and answers nobody.
                 let deliver = Arc::clone(deliver);
                 let _ = writer.send(WriterMessage::Changes(changes, deliver, Instant::now()));
@@ -143,15 +148,15 @@ impl Store {
         }
     }
 
-    /// Makes a change, and waits until it is made. Fails if it cannot be saved.
-    pub(crate) fn submit_and_wait(&self, change: Change) -> Result<(), StorageError> {
+    /// Makes a change, and waits for what comes of it. Fails if it cannot be saved. `None`: the
+    /// writer has ended, and the process is about to.
+    pub(crate) fn submit_and_wait(&self, change: Change) -> Option<Result<Outcome, StorageError>> {
         let (sender, outcomes) = mpsc::channel();
         let deliver: Arc<Deliver> = Arc::new(move |outcomes| drop(sender.send(outcomes)));
         self.submit(vec![(0, change)], &deliver);
         drop(deliver);
-        // Without an outcome, the writer has ended, and the process is about to: nothing failed.
-        let outcomes = outcomes.recv().unwrap_or_default();
-        outcomes.into_iter().try_for_each(|(_, outcome)| outcome.map(drop))
+        let (_, outcome) = outcomes.recv().ok()?.pop()?;
+        Some(outcome)
     }
 
     /// Has the writer save what is queued and close the storage. After that, FILE alone is the

@@ -99,7 +99,7 @@ impl Pair {
 
     fn change_red(&self, value: &str) {
         let update = Action::Update("red".to_owned(), Some(Color::new("red", value)));
-        self.store().submit_and_wait(Change::new(update, Default::default())).unwrap();
+        self.store().submit_and_wait(Change::new(update, Default::default())).unwrap().unwrap();
     }
 
     fn tag(&self) -> String {

@@ -123,7 +123,7 @@ fn what_only_its_readers_have_takes_limited_memory() {
     let change = |value: &str| {
         let update = Action::Update("red".to_owned(), Some(Color::new("red", value)));
         let change = Change::new(update, Default::default());
-        shared.service.store.submit_and_wait(change).unwrap();
+        shared.service.store.submit_and_wait(change).unwrap().unwrap();
     };
     // each version has two clients, and its own content in their outputs
     let read = |number: usize| {
@@ -310,7 +310,7 @@ fn nobody_who_waits_is_forgotten() {
                     let color = Color::new("red", if random.bool() { "0" } else { "1" });
                     let action = Action::Update("red".to_owned(), Some(color));
                     let change = Change::new(action, Default::default());
-                    shared.service.store.submit_and_wait(change).unwrap();
+                    shared.service.store.submit_and_wait(change).unwrap().unwrap();
                 }
                 _ => {
                     if sockets[client].read(&mut [0; 4096]).is_ok() {

@@ -13,7 +13,9 @@ use super::{Decision, RequestContext, Service, Subject, Thread, origin, page};
 use crate::http::{CommonFields, Content, MediaType, Request, Response};
 use crate::logging::excerpt;
 use crate::options::AccessLog;
-use crate::store::{Action, Change, Color, ColorJson, JsonError, Outcome, StorageError, json};
+use crate::store::{
+    Action, Certainty, Change, Color, ColorJson, JsonError, Outcome, StorageError, json,
+};
 
 /// What the log says of a change that leaves everything as it is.
 const UNCHANGED: &str = "unchanged";
@@ -216,10 +218,17 @@ impl Service {
             Err(error) => {
                 // The error itself is for the operator: the log and `/health` have it.
                 let cause = error.for_clients;
+                let (status, said, doubt) = match error.certainty {
+                    Certainty::NotAsked => (503, "was not made", ""),
+                    Certainty::NotMade => (500, "could not be saved", ""),
+                    Certainty::InDoubt => {
+                        (500, "could not be saved", ", and the change may be in the list")
+                    }
+                };
                 let message = format!(
-                    "the change could not be saved: {cause}; /health and the log say what to do"
+                    "the change {said}: {cause}{doubt}; /health and the log say what to do"
                 );
-                Response::error(StatusCode(500), message)
+                Response::error(StatusCode(status), message)
             }
         }
     }

@@ -25,8 +25,9 @@ pub(crate) trait Engine: Send {
 
     /// Makes durable what was written since [`Engine::begin`], all or nothing. `version`: the list
     /// to which that leads. If nothing was written, only finds out whether others have changed the
-    /// list: if so, that is a conflict. If a commit fails, nothing of the save is in the list, now
-    /// or later, unless the error says that it may be.
+    /// list: if so, that is a conflict. If a commit fails, [`StorageError::certainty`] says whether
+    /// anything of the save may be in the list, now or later. If it panics, something may be: then
+    /// the next [`Engine::begin`] settles that, and returns the list as it is.
     fn commit(&mut self, version: &ColorList) -> Result<Commit, StorageError>;
 
     /// Discards what was written and not committed.
@@ -85,11 +86,34 @@ pub(crate) struct Refresh {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StorageError {
     pub(super) message: String,
-    /// What clients learn: a cause without details, and whether the change may be there after all.
-    pub(crate) for_clients: String,
-    /// Also the changes fail that would change nothing, or name a color that is not there: the list
-    /// that readers have may be out of date, or the service has panicked.
-    pub(super) fails_all_changes: bool,
+    /// What clients learn: a cause without details.
+    pub(crate) for_clients: &'static str,
+    pub(crate) certainty: Certainty,
+    pub(super) scope: Scope,
+}
+
+/// What is certain of the changes of a save that has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Certainty {
+    /// They were not made, and never will be: the storage could not be asked to.
+    NotAsked,
+    /// The storage was asked to make them, and has not: they never will be made.
+    NotMade,
+    /// They may be in the list, now or later.
+    InDoubt,
+}
+
+/// Which changes a failure concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// Those of the save that have edits.
+    Edits,
+    /// All of the save, also those that would change nothing, or name a color that is not there:
+    /// the list that readers have may be out of date, or the service has panicked.
+    Save,
+    /// The same, and all that come until the storage has answered again: it is not tried with each
+    /// of them, since each would wait until the storage is given up.
+    UntilAnswer,
 }
 
 impl StorageError {
@@ -97,9 +121,10 @@ impl StorageError {
     pub(super) fn panicked() -> Self {
         Self {
             message: "the service failed, its log says where".to_owned(),
-            for_clients: "the service failed".to_owned(),
+            for_clients: "the service failed",
+            certainty: Certainty::NotMade,
             // To decide the changes again could panic once more.
-            fails_all_changes: true,
+            scope: Scope::Save,
         }
     }
 }

@@ -8,6 +8,7 @@
 //! | which list is at which position of the log? | `position` |
 //! | what do the values in etcd look like? | `format` |
 //! | how are other services' commits noticed at once? | `watch` |
+//! | whose list is it? | `list_id` |
 //! | how is one member of etcd asked after the other? | `gateway` |
 //! | why can etcd not be used? | `error` |
 //!
@@ -49,6 +50,7 @@ mod etcd_engine;
 mod etcd_key;
 mod format;
 mod gateway;
+mod list_id;
 mod position;
 mod watch;
 

@@ -27,8 +27,9 @@ pub(crate) trait Place {
     /// The list there. Needs neither [`Place::check_usable`] nor the lock.
     fn dump(&self) -> Result<ColorList, String>;
 
-    /// Opens the list, and makes it of the seed if there is none yet.
-    fn open(self: Box<Self>, seed: Option<ColorList>) -> Result<OpenPlace, String>;
+    /// Opens the list, and makes it of the seed if there is none yet. `writes`: the service will
+    /// save changes of clients.
+    fn open(self: Box<Self>, seed: Option<ColorList>, writes: bool) -> Result<OpenPlace, String>;
 }
 
 /// What [`Writer::new`](super::Writer::new) takes, and what else runs.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use log::Level;
 
 use super::StorageError;
+use super::engine::{Certainty, Scope};
 use crate::logging::log_change;
 use crate::metrics::StorageMetrics;
 
@@ -34,6 +35,8 @@ pub(crate) struct Progress {
     /// When the save or poll that is under way began, or when it last tried to get the lock for
     /// which it waits; `None` if none is under way.
     begun: Option<Instant>,
+    /// Why changes are refused, and not tried: see [`Scope::UntilAnswer`].
+    refusal: Option<StorageError>,
     /// When changes were last saved; `None` before the first since the start.
     pub(crate) saved: Option<SystemTime>,
 }
@@ -80,6 +83,9 @@ impl StorageStatus {
         let before = {
             let mut progress = self.lock();
             progress.begun = None;
+            if failure.is_none() {
+                progress.refusal = None;
+            }
             replace(&mut progress.failure, failure.cloned())
         };
         if failure.is_some() {
@@ -87,6 +93,20 @@ impl StorageStatus {
         }
         log_change(Level::Error, FAILED, before.as_ref(), failure, "changes are saved again");
         result
+    }
+
+    /// Why a change is to be refused without a try; `None` if it is to be tried.
+    pub(super) fn refusal(&self) -> Option<StorageError> {
+        self.lock().refusal.clone()
+    }
+
+    /// Notes that a save of changes has failed: see [`Scope::UntilAnswer`]. A poll that fails does
+    /// not count, so a change that comes while etcd elects a leader has time of its own.
+    pub(super) fn note_failed(&self, error: &StorageError) {
+        if error.scope == Scope::UntilAnswer {
+            let refusal = StorageError { certainty: Certainty::NotAsked, ..error.clone() };
+            self.lock().refusal = Some(refusal);
+        }
     }
 
     pub(crate) fn note_saved(&self) {

@@ -3,13 +3,14 @@
 //! arrive meanwhile wait for the next commit. What others have committed is found by each save, and
 //! by a poll after a second without messages.
 
+use std::mem::take;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::exit;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use super::engine::{Begun, Commit, Refresh, Save, Written};
+use super::engine::{Begun, Certainty, Commit, Refresh, Save, Scope, Written};
 use super::{
     Change, ChangeListener, ColorList, Deliver, Engine, Outcome, SharedList, Storage, StorageError,
     StorageStatus, Store,
@@ -49,6 +50,8 @@ pub(crate) struct Writer {
     list: Arc<SharedList>,
     status: Arc<StorageStatus>,
     messages: Receiver<WriterMessage>,
+    /// From when the engine is told to commit until that has failed, or readers have the version.
+    is_committing: bool,
 }
 
 impl Writer {
@@ -63,7 +66,7 @@ impl Writer {
         let (writer, messages) = mpsc::channel();
         let storage = Storage::Durable(writer, Arc::clone(&status));
         let store = Store { list: Arc::clone(&list), storage };
-        (store, Self { engine, list, status, messages })
+        (store, Self { engine, list, status, messages, is_committing: false })
     }
 
     /// Saves changes until it is told to close, or until all clones of the store are dropped.
@@ -159,11 +162,26 @@ impl Writer {
     /// change nothing, unless the list here may be out of date.
     fn save(&mut self, changes: &[QueuedChange]) -> Vec<Result<Outcome, StorageError>> {
         let status = Arc::clone(&self.status);
-        let saved = status.supervise(|| self.try_save(changes));
+        if !changes.is_empty()
+            && let Some(refusal) = status.refusal()
+        {
+            return vec![Err(refusal); changes.len()];
+        }
+        let mut saved = status.supervise(|| self.try_save(changes));
         self.engine.roll_back();
+        // After a panic: another error of a commit says itself what is certain.
+        let is_in_doubt = take(&mut self.is_committing);
+        if let Err(error) = &mut saved {
+            if is_in_doubt {
+                error.certainty = Certainty::InDoubt;
+            }
+            if !changes.is_empty() {
+                status.note_failed(error);
+            }
+        }
         match saved {
             Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
-            Err(error) if !error.fails_all_changes => {
+            Err(error) if error.scope == Scope::Edits => {
                 let version = self.list.version();
                 let outcomes = changes.iter().map(|queued| match queued.change.decide(&version) {
                     (outcome, edits) if edits.is_empty() => Ok(outcome),
@@ -214,7 +232,12 @@ impl Writer {
                 break;
             }
         }
-        match self.engine.commit(&version)? {
+        self.is_committing = true;
+        let commit = self.engine.commit(&version);
+        if !matches!(commit, Ok(Commit::Done)) {
+            self.is_committing = false;
+        }
+        match commit? {
             Commit::Done => {}
             Commit::Conflict => return Ok(None),
             Commit::Contended => return Ok(Some(vec![Outcome::Contended; changes.len()])),
@@ -224,6 +247,7 @@ impl Writer {
             self.list.publish(version, &edits);
             self.status.note_saved();
         }
+        self.is_committing = false;
         Ok(Some(outcomes))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::store::StorageError;
+use crate::store::engine::{Certainty, Scope, StorageError};
 
 /// `Display` is for the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +15,10 @@ pub(crate) enum EtcdError {
     NoSpace,
     /// When a request is longer than etcd takes.
     TooLong,
+    /// When the revision that a read is for was compacted meanwhile.
+    Compacted,
+    /// When two of the members that are named have different lists. Has both.
+    Disagree(String, String),
     /// When etcd refuses a request for another reason, which is here.
     Refused(String),
     /// When the list would be longer than a snapshot can be. Has that length in bytes.
@@ -28,30 +32,49 @@ pub(crate) enum EtcdError {
 }
 
 impl EtcdError {
-    fn for_clients(&self) -> String {
-        let text = match self {
-            Self::Unavailable { cause, may_be_there: true, .. } => {
-                return format!("{cause}, and the change may be in the list");
+    /// The answer to a commit is lost.
+    pub(super) fn in_doubt(cause: &'static str) -> Self {
+        Self::Unavailable { cause, details: String::new(), may_be_there: true }
+    }
+
+    pub(super) fn is_in_doubt(&self) -> bool {
+        matches!(self, Self::Unavailable { may_be_there: true, .. })
+    }
+
+    /// The same of a transaction that no change depends on.
+    pub(super) fn without_doubt(self) -> Self {
+        match self {
+            Self::Unavailable { cause, details, .. } => {
+                Self::Unavailable { cause, details, may_be_there: false }
             }
+            error => error,
+        }
+    }
+
+    fn for_clients(&self) -> &'static str {
+        match self {
             Self::Unavailable { cause, .. } => cause,
             Self::NoSpace => "etcd has no room",
             Self::TooLong | Self::Refused(_) => "etcd refuses it",
+            Self::Compacted | Self::Disagree(..) => "etcd does not answer",
             Self::ListTooLong(_) => "etcd takes no list of this length",
             Self::Missing => "etcd has no list",
             Self::Newer | Self::Malformed(_) => "what etcd has in place of the list cannot be used",
-        };
-        text.to_owned()
+        }
     }
 }
 
 impl From<EtcdError> for StorageError {
     fn from(error: EtcdError) -> Self {
-        Self {
-            message: error.to_string(),
-            for_clients: error.for_clients(),
+        let (certainty, scope) = match &error {
+            EtcdError::Unavailable { may_be_there: true, .. } => {
+                (Certainty::InDoubt, Scope::UntilAnswer)
+            }
+            EtcdError::Unavailable { .. } => (Certainty::NotAsked, Scope::UntilAnswer),
             // Another service may just have changed the list.
-            fails_all_changes: true,
-        }
+            _ => (Certainty::NotMade, Scope::Save),
+        };
+        Self { message: error.to_string(), for_clients: error.for_clients(), certainty, scope }
     }
 }
 
@@ -73,6 +96,11 @@ impl fmt::Display for EtcdError {
             Self::TooLong => f.write_str(
                 "etcd takes no request of this length; start it with --max-request-bytes=1572864 \
                  or more",
+            ),
+            Self::Compacted => f.write_str("etcd forgets its log sooner than it can be read"),
+            Self::Disagree(one, other) => write!(
+                f,
+                "{one} and {other} do not have the same list: name the members of one etcd alone"
             ),
             Self::Refused(reason) => write!(f, "etcd refuses requests: {reason}"),
             Self::ListTooLong(bytes) => {

@@ -1,7 +1,8 @@
 //! KEY in etcd as a storage engine: commits, what they have missed, and snapshots.
 
-use std::mem::take;
-use std::sync::mpsc::Receiver;
+use std::mem::{replace, take};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -10,25 +11,22 @@ use super::format::{
     Keys, LogEntry, Purpose, snapshot_bytes, snapshot_bytes_after, write_edits, write_entry,
     write_snapshot,
 };
-use super::gateway::{Gateway, KeyValue, Txn, WatchResponse, compare, delete_range, put, range};
+use super::gateway::{Gateway, KeyValue, TxnResponse, delete_range, put};
 use super::position::{Position, RANGE_KEYS_MAX};
-use super::watch::LogWatch;
 use crate::random;
 use crate::store::engine::{Begun, Commit, Engine, Refresh, Save, StorageError, Written};
 use crate::store::{ColorList, Edit};
 
 /// How long a save goes on to ask, from when the first of its changes came. A request may begin
-/// just before that time is over, and to find the reason of a failure takes up to 0.25 s for each
-/// member. Measured with three members that answer byte by byte, a change fails after 5.5 s. If
-/// that time is over when the save begins, one member is asked once.
+/// just before that time is over. If it is over when the save begins, one member is asked once.
 const SAVE_TIME: Duration = Duration::from_millis(4300);
 
 /// How long a poll goes on to ask, and a save without changes, which only finds out whether etcd
 /// answers again. Changes that come meanwhile wait for it.
 const POLL_TIME: Duration = Duration::from_secs(2);
 
-/// If etcd has answered within this time, a poll asks only the watch. Less than the time between
-/// two polls of an idle writer.
+/// If etcd has answered within this time, a poll asks it only if the watch has news. Less than the
+/// time between two polls of an idle writer.
 const ANSWERED_TIME: Duration = Duration::from_millis(900);
 
 /// Most bytes of a snapshot, and of the edits of one commit. etcd takes requests of 1.5 MiB
@@ -52,8 +50,10 @@ const PAUSE_MAX: Duration = Duration::from_millis(100);
 pub(crate) struct EtcdEngine {
     gateway: Gateway,
     keys: Keys,
-    /// What the watch has received, and the engine has not applied.
-    watched: Receiver<WatchResponse>,
+    /// The revision of etcd when the watch was last told of something.
+    watched: Arc<AtomicI64>,
+    /// The revision of etcd in its last answer. What the watch was told by then is no news.
+    read_at: i64,
     position: Position,
     /// The edits that lead from the list that the writer has published to that of `position`.
     edits: Vec<Edit>,
@@ -73,14 +73,19 @@ pub(crate) struct EtcdEngine {
 }
 
 impl EtcdEngine {
-    /// The engine of a list that was read, and what watches for commits of other services.
-    pub(super) fn new(gateway: Gateway, keys: Keys, position: Position) -> (Self, LogWatch) {
-        let (watch, watched) = LogWatch::new(&gateway, keys.clone());
+    /// The engine of a list that was read. `watched`: what its watch notes.
+    pub(super) fn new(
+        gateway: Gateway,
+        keys: Keys,
+        position: Position,
+        watched: Arc<AtomicI64>,
+    ) -> Self {
         let now = Instant::now();
-        let engine = Self {
+        Self {
             gateway,
             keys,
             watched,
+            read_at: 0,
             position,
             edits: Vec::new(),
             written: Vec::new(),
@@ -89,20 +94,34 @@ impl EtcdEngine {
             contended: now,
             paused_until: now,
             deadline: now,
-        };
-        (engine, watch)
+        }
     }
 
-    /// A transaction: `success` if the position is still the last one, or else a range from the
-    /// position on.
-    fn txn(&self, success: Vec<serde_json::Value>) -> Txn {
-        let entry = self.keys.entry(self.position.number);
-        let compare = vec![
-            compare(&entry, self.position.revision),
-            compare(&self.keys.entry(self.position.number + 1), 0),
-        ];
-        let failure = vec![range(&entry, &self.keys.log_end(), RANGE_KEYS_MAX)];
-        Txn { compare, success, failure }
+    /// Puts a fence, so that a commit of an earlier process, which a member may hold, is either made
+    /// before this or never.
+    pub(super) fn put_first_fence(&mut self, deadline: Instant) -> Result<(), EtcdError> {
+        while let Commit::Conflict = self.put(&self.list().clone(), Purpose::Fence, deadline)? {}
+        self.edits.clear();
+        Ok(())
+    }
+
+    pub(super) fn list(&self) -> &ColorList {
+        &self.position.list
+    }
+
+    /// Has etcd make `success` if the position is still the last one. Otherwise the answer has the
+    /// entries from the position on, in place 1.
+    fn ask(
+        &mut self,
+        success: Vec<serde_json::Value>,
+        deadline: Instant,
+    ) -> Result<TxnResponse, EtcdError> {
+        let Self { gateway, keys, position, .. } = self;
+        let txn = position.txn(keys, success);
+        let response = gateway.txn(&txn, deadline, |response| position.refuse(keys, response))?;
+        self.answered = Instant::now();
+        self.read_at = response.revision();
+        Ok(response)
     }
 
     /// Puts the next entry, which leads to this list. If another service has put that entry, takes
@@ -113,7 +132,7 @@ impl EtcdEngine {
         purpose: Purpose,
         deadline: Instant,
     ) -> Result<Commit, EtcdError> {
-        let before = &self.position;
+        let before = self.position.clone();
         let number = before.number + 1;
         let key = self.keys.entry(number);
         let id = random::id();
@@ -123,24 +142,22 @@ impl EtcdEngine {
             success.push(put(&self.keys.list(), &write_snapshot(number, list)));
             success.push(delete_range(&self.keys.entry(0), &self.keys.entry(before.snapshot)));
         }
-        let response = self.gateway.txn(&self.txn(success), deadline);
+        // Also if this panics.
+        let was_fence_due = replace(&mut self.is_fence_due, true);
+        let response = self.ask(success, deadline);
         self.is_fence_due = match &response {
-            Err(EtcdError::TooLong | EtcdError::Refused(_)) => self.is_fence_due,
-            Err(_) => true,
             Ok(_) => false,
+            Err(error) => was_fence_due || error.is_in_doubt(),
         };
-        let response = response.map_err(|error| match error {
+        let mut response = response.map_err(|error| match purpose {
+            Purpose::Commit => error,
             // No change depends on what comes of it.
-            EtcdError::Unavailable { cause, details, .. } if purpose != Purpose::Commit => {
-                EtcdError::Unavailable { cause, details, may_be_there: false }
-            }
-            error => error,
+            Purpose::Snapshot | Purpose::Fence => error.without_doubt(),
         })?;
-        self.answered = Instant::now();
         let mut revision = response.revision();
         if !response.succeeded {
             let was_in_doubt = response.was_in_doubt;
-            let found = response.into_kvs();
+            let found = response.take_found(1);
             let is_known = found.first().is_some_and(|first| before.is_at(&self.keys, first));
             let is_own = |next: &&KeyValue| {
                 LogEntry::read(&key, &next.value).is_ok_and(|entry| entry.id == id)
@@ -149,9 +166,7 @@ impl EtcdEngine {
                 let taken = self.take(found, deadline);
                 if was_in_doubt && !is_known && purpose == Purpose::Commit {
                     // The log was cut since the first try.
-                    let cause = "etcd did not answer in time";
-                    let details = String::new();
-                    return Err(EtcdError::Unavailable { cause, details, may_be_there: true });
+                    return Err(EtcdError::in_doubt("etcd did not answer in time"));
                 }
                 return taken.map(|()| Commit::Conflict);
             };
@@ -169,58 +184,46 @@ impl EtcdEngine {
         loop {
             let is_last = found.len() < RANGE_KEYS_MAX;
             let Some(edits) = self.position.follow(&self.keys, found)? else {
-                let position = Position::read(&mut self.gateway, &self.keys, deadline)?;
-                self.position = position.ok_or(EtcdError::Missing)?;
-                self.edits = vec![Edit::ReplaceAll(self.position.list.clone())];
-                return Ok(());
+                return self.read_anew(deadline);
             };
             self.edits.extend(edits);
             if is_last {
                 return Ok(());
             }
-            let response = self.gateway.txn(&self.txn(Vec::new()), deadline)?;
+            let mut response = self.ask(Vec::new(), deadline)?;
             if response.succeeded {
                 return Ok(());
             }
-            found = response.into_kvs();
+            found = response.take_found(1);
         }
+    }
+
+    /// Reads the whole list: the log was cut behind the position.
+    fn read_anew(&mut self, deadline: Instant) -> Result<(), EtcdError> {
+        let position = Position::read(&mut self.gateway, &self.keys, deadline)?;
+        let position = position.ok_or(EtcdError::Missing)?;
+        // The log begins behind this position, so the list is a later one.
+        if position.number <= self.position.number {
+            return Err(EtcdError::Malformed(self.keys.entry(position.number)));
+        }
+        self.position = position;
+        self.edits = vec![Edit::ReplaceAll(self.position.list.clone())];
+        Ok(())
     }
 
     /// Asks etcd whether the position is the last one. If not, takes the entries behind it.
     fn refresh(&mut self, deadline: Instant) -> Result<Commit, EtcdError> {
-        let response = self.gateway.txn(&self.txn(Vec::new()), deadline)?;
-        self.answered = Instant::now();
+        let mut response = self.ask(Vec::new(), deadline)?;
         if response.succeeded {
             return Ok(Commit::Done);
         }
-        self.take(response.into_kvs(), deadline)?;
+        self.take(response.take_found(1), deadline)?;
         Ok(Commit::Conflict)
     }
 
-    /// Applies what the watch has received. Returns whether that may not be all: only a refresh
-    /// finds the rest then.
-    fn apply_events(&mut self) -> Result<bool, EtcdError> {
-        let messages: Vec<_> = self.watched.try_iter().collect();
-        for WatchResponse { created, events } in messages {
-            if created {
-                return Ok(true);
-            }
-            for entry in events.into_iter().map(|event| event.kv) {
-                let Position { number: known, revision, .. } = self.position;
-                match self.keys.number(&entry.key) {
-                    // Already applied: mostly its own commit.
-                    Some(number) if number <= known && entry.mod_revision <= revision => {}
-                    Some(number) if number == known + 1 && entry.mod_revision > revision => {
-                        self.edits.extend(self.position.apply(&self.keys, &entry)?);
-                        self.contended = Instant::now();
-                    }
-                    // A gap, or a list that was made anew. To apply a later entry could mix two
-                    // lists.
-                    _ => return Ok(true),
-                }
-            }
-        }
-        Ok(false)
+    /// Whether the watch was told of something that came after the last answer of etcd.
+    fn has_news(&self) -> bool {
+        self.watched.load(Relaxed) > self.read_at
     }
 
     /// The list of the position, unless it is the one that is known.
@@ -253,7 +256,7 @@ impl Engine for EtcdEngine {
     fn begin(&mut self, known: &ColorList, save: &Save) -> Result<Begun, StorageError> {
         sleep(self.paused_until.saturating_duration_since(Instant::now()));
         let deadline = save.oldest.map_or(save.begun + POLL_TIME, |oldest| oldest + SAVE_TIME);
-        if self.apply_events()? {
+        if self.has_news() {
             self.refresh(deadline)?;
         }
         if self.is_fence_due {
@@ -265,7 +268,7 @@ impl Engine for EtcdEngine {
     }
 
     fn poll(&mut self, known: &ColorList) -> Result<Option<Refresh>, StorageError> {
-        if self.apply_events()? || self.answered.elapsed() > ANSWERED_TIME {
+        if self.has_news() || self.answered.elapsed() > ANSWERED_TIME {
             self.refresh(Instant::now() + POLL_TIME)?;
         }
         Ok(self.refreshed(known))

@@ -5,8 +5,11 @@ use std::time::{Duration, Instant};
 use super::EtcdError;
 use super::etcd_engine::{EtcdEngine, LIST_BYTES_MAX};
 use super::format::{Keys, Purpose, snapshot_bytes, write_entry, write_snapshot};
-use super::gateway::{Gateway, STEP_TIME, Txn, compare, delete_range, put};
+use super::gateway::{
+    Gateway, KeyValue, MemberAnswer, STEP_TIME, Txn, compare, delete_range, get, put,
+};
 use super::position::Position;
+use super::watch::LogWatch;
 use crate::random;
 use crate::store::{ColorList, OpenPlace, Place};
 
@@ -26,10 +29,20 @@ pub(crate) struct EtcdKey {
 impl EtcdKey {
     pub(crate) fn find(members: &[String], key: &str) -> Result<Self, EtcdError> {
         let deadline = Instant::now() + START_TIME;
-        let mut gateway = Gateway::new(members, STEP_TIME);
-        let keys = Keys(key.to_owned());
-        let position = Position::read(&mut gateway, &keys, deadline)?;
-        Ok(Self { gateway, keys, position, deadline })
+        let gateway = Gateway::new(members, STEP_TIME);
+        let mut found = Self { gateway, keys: Keys::new(key, None), position: None, deadline };
+        found.read()?;
+        Ok(found)
+    }
+
+    /// Reads the id of the list, and then the list.
+    fn read(&mut self) -> Result<(), EtcdError> {
+        self.keys.id = None;
+        let txn = self.keys.txn(Vec::new(), vec![get(&self.keys.id_key())], Vec::new());
+        let response = self.gateway.txn(&txn, self.deadline, |_| None)?;
+        self.keys.id = id_in(response.found(0));
+        self.position = Position::read(&mut self.gateway, &self.keys, self.deadline)?;
+        Ok(())
     }
 
     /// Makes the list, unless there is one by now. Returns whether it has made it. That is false
@@ -37,17 +50,76 @@ impl EtcdKey {
     fn create(&mut self, seed: &ColorList) -> Result<bool, EtcdError> {
         check_length(seed)?;
         let success = vec![
+            put(&self.keys.id_key(), random::id().as_bytes()),
             put(&self.keys.list(), &write_snapshot(0, seed)),
             put(&self.keys.entry(0), &write_entry(&random::id(), Purpose::Snapshot, b"")),
             // Left by a list whose snapshot somebody has deleted.
             delete_range(&self.keys.entry(1), &self.keys.log_end()),
         ];
         let compare = vec![compare(&self.keys.list(), 0)];
-        let txn = Txn { compare, success, ..Txn::default() };
-        let is_new = self.gateway.txn(&txn, self.deadline)?.succeeded;
-        self.position = Position::read(&mut self.gateway, &self.keys, self.deadline)?;
+        let txn = Txn { compare, success, failure: Vec::new() };
+        let is_new = self.gateway.txn(&txn, self.deadline, |_| None)?.succeeded;
+        self.read()?;
         Ok(is_new)
     }
+
+    /// Gives the list an id if it has none.
+    fn put_id(&mut self) -> Result<(), EtcdError> {
+        if self.keys.id.is_some() {
+            return Ok(());
+        }
+        let key = self.keys.id_key();
+        let id = random::id();
+        let success = vec![put(&key, id.as_bytes())];
+        let txn = self.keys.txn(vec![compare(&key, 0)], success, Vec::new());
+        let response = self.gateway.txn(&txn, self.deadline, |_| None)?;
+        self.keys.id = if response.succeeded { Some(id) } else { id_in(response.found(0)) };
+        Ok(())
+    }
+
+    /// Fails if a member that answers soon belongs to another cluster, or has another list. Without
+    /// this, a change that one etcd has acknowledged would be gone once another one is asked.
+    fn check_others(&self) -> Result<(), EtcdError> {
+        // Another start may make the list while one after the other answers.
+        self.compare_others().or_else(|_| self.compare_others())
+    }
+
+    fn compare_others(&self) -> Result<(), EtcdError> {
+        let answers = self.gateway.ask_each(&self.keys.id_key());
+        let Some(first) = answers.first() else { return Ok(()) };
+        let is_other = |answer: &&MemberAnswer| {
+            answer.cluster_id != first.cluster_id || answer.value != first.value
+        };
+        match answers.iter().find(is_other) {
+            Some(other) => Err(EtcdError::Disagree(first.member.clone(), other.member.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes the list if there is none. If the service `writes`, decides what an earlier process
+    /// has left in doubt, before anybody reads the list.
+    fn try_open(mut self, seed: Option<ColorList>, writes: bool) -> Result<OpenPlace, EtcdError> {
+        let mut is_new = false;
+        if let Some(seed) = seed {
+            is_new = self.create(&seed)?;
+            self.check_others()?;
+        }
+        self.put_id()?;
+        let Self { gateway, keys, position, deadline } = self;
+        let position = position.ok_or(EtcdError::Missing)?;
+        let watch = LogWatch::new(&gateway, keys.clone());
+        let mut engine = EtcdEngine::new(gateway, keys, position, watch.watched());
+        if writes && !is_new {
+            engine.put_first_fence(deadline)?;
+        }
+        let list = engine.list().clone();
+        Ok(OpenPlace { engine: Box::new(engine), list, is_new, watch: Some(watch), path: None })
+    }
+}
+
+/// The id in what was read of `KEY/id`.
+fn id_in(found: &[KeyValue]) -> Option<String> {
+    found.first().map(|id| String::from_utf8_lossy(&id.value).into_owned())
 }
 
 /// Fails if etcd cannot take a list.
@@ -67,7 +139,7 @@ impl Place for EtcdKey {
     }
 
     fn check_usable(&self) -> Result<(), String> {
-        Ok(())
+        self.check_others().map_err(|error| error.to_string())
     }
 
     /// Any number of services may share a list in etcd.
@@ -87,14 +159,7 @@ impl Place for EtcdKey {
         list.ok_or_else(|| EtcdError::Missing.to_string())
     }
 
-    fn open(mut self: Box<Self>, seed: Option<ColorList>) -> Result<OpenPlace, String> {
-        let is_new = seed.as_ref().map_or(Ok(false), |seed| self.create(seed));
-        let is_new = is_new.map_err(|error| error.to_string())?;
-        let Self { gateway, keys, position, .. } = *self;
-        let position = position.ok_or(EtcdError::Missing).map_err(|error| error.to_string())?;
-        let list = position.list.clone();
-        let (engine, watch) = EtcdEngine::new(gateway, keys, position);
-        let engine = Box::new(engine);
-        Ok(OpenPlace { engine, list, is_new, watch: Some(watch), path: None })
+    fn open(self: Box<Self>, seed: Option<ColorList>, writes: bool) -> Result<OpenPlace, String> {
+        self.try_open(seed, writes).map_err(|error| error.to_string())
     }
 }

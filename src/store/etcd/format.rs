@@ -1,4 +1,4 @@
-//! The values of the two kinds of keys, in JSON, and which keys these are. Knows no requests.
+//! The values of a snapshot and of entries, in JSON, and which keys they have. Knows no requests.
 
 use std::io::Write as _;
 
@@ -16,21 +16,35 @@ const BYTES_PER_COLOR: usize = 24;
 
 /// Names the keys of one list.
 #[derive(Clone)]
-pub(super) struct Keys(pub(super) String);
+pub(super) struct Keys {
+    /// KEY.
+    key: String,
+    /// The id of the list. `None` if it has none, since all services that had it were older than
+    /// ids.
+    pub(super) id: Option<String>,
+}
 
 impl Keys {
+    pub(super) fn new(key: &str, id: Option<String>) -> Self {
+        Self { key: key.to_owned(), id }
+    }
+
+    pub(super) fn id_key(&self) -> String {
+        format!("{}/id", self.key)
+    }
+
     pub(super) fn list(&self) -> String {
-        format!("{}/list", self.0)
+        format!("{}/list", self.key)
     }
 
     pub(super) fn entry(&self, number: u64) -> String {
-        format!("{}/log/{number:016x}", self.0)
+        format!("{}/log/{number:016x}", self.key)
     }
 
     /// The key behind all entries: `g` comes after all digits. `KEY/log/list` is behind it: KEY/log
     /// may be another list.
     pub(super) fn log_end(&self) -> String {
-        format!("{}/log/g", self.0)
+        format!("{}/log/g", self.key)
     }
 
     /// The number of an entry.

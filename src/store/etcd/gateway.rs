@@ -1,11 +1,11 @@
 //! Asks etcd by its JSON gateway (<https://etcd.io/docs/v3.4/dev-guide/api_grpc_gateway>): one
-//! member after the other until one answers. Knows no lists.
+//! member after the other until one is of use. Knows nothing of what is in a list.
 //!
 //! In this JSON, keys and values are in base64, 64-bit numbers are strings, and fields that are
 //! zero are left out.
 
-use std::io::{BufRead, BufReader, ErrorKind};
-use std::thread::sleep;
+use std::io::{BufReader, ErrorKind};
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
@@ -26,6 +26,20 @@ pub(super) const STEP_TIME: Duration = Duration::from_secs(1);
 
 /// The least time that a request gets, even if the deadline comes sooner.
 const LEAST_TIME: Duration = Duration::from_millis(250);
+
+/// How long [`Gateway::ask_each`] takes: a member that is well answers in milliseconds, and the
+/// others are asked again whenever they are needed.
+const OTHERS_TIME: Duration = Duration::from_millis(500);
+
+/// Why a member is of no use whose etcd has no leader that it knows. It has refused the request
+/// before it proposed it to the others.
+const NO_LEADER: &str = "has no leader";
+
+/// Why a member is of no use that has another list at the key than the one that was read, an older
+/// one, or none. It belongs to another cluster, or its data was lost or replaced.
+pub(super) const OTHER_LIST: &str = "has another list";
+pub(super) const OLDER_LIST: &str = "has an older list";
+pub(super) const NO_LIST: &str = "has no list";
 
 /// The pause after all members were asked in vain.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -49,11 +63,20 @@ pub(super) struct Gateway {
 
 /// A transaction: what to do if all comparisons hold, and what to do if not. If it puts and deletes
 /// nothing, it is a linearizable read.
-#[derive(Default, Serialize)]
+#[derive(Clone, Default, Serialize)]
 pub(super) struct Txn {
     pub(super) compare: Vec<Value>,
     pub(super) success: Vec<Value>,
     pub(super) failure: Vec<Value>,
+}
+
+/// What a member has answered to [`Gateway::ask_each`].
+pub(super) struct MemberAnswer {
+    /// HOST:PORT.
+    pub(super) member: String,
+    pub(super) cluster_id: String,
+    /// `None` if it does not have the key.
+    pub(super) value: Option<Vec<u8>>,
 }
 
 /// The answer to a [`Txn`].
@@ -72,8 +95,20 @@ pub(super) struct TxnResponse {
 
 #[derive(Deserialize)]
 struct Header {
+    /// Made of what the members were told when they first came together, so two clusters may have
+    /// the same.
+    #[serde(default)]
+    cluster_id: String,
     #[serde(deserialize_with = "number")]
     revision: i64,
+}
+
+/// The answer to a read of one key outside a transaction.
+#[derive(Deserialize)]
+struct KeyResponse {
+    header: Header,
+    #[serde(default)]
+    kvs: Vec<KeyValue>,
 }
 
 #[derive(Deserialize)]
@@ -98,21 +133,6 @@ pub(super) struct KeyValue {
     pub(super) value: Vec<u8>,
 }
 
-/// A message of a watch.
-#[derive(Deserialize)]
-pub(super) struct WatchResponse {
-    /// The watch has begun. What was put before has no events.
-    #[serde(default)]
-    pub(super) created: bool,
-    #[serde(default)]
-    pub(super) events: Vec<WatchEvent>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct WatchEvent {
-    pub(super) kv: KeyValue,
-}
-
 fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
     String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
 }
@@ -130,6 +150,11 @@ pub(super) fn compare(key: &str, mod_revision: i64) -> Value {
     json!({"key": base64(key), "target": "MOD", "mod_revision": mod_revision.to_string()})
 }
 
+/// Holds if the key has this value.
+pub(super) fn compare_value(key: &str, value: &str) -> Value {
+    json!({"key": base64(key), "target": "VALUE", "value": base64(value)})
+}
+
 pub(super) fn put(key: &str, value: &[u8]) -> Value {
     json!({"request_put": {"key": base64(key), "value": base64(value)}})
 }
@@ -143,10 +168,15 @@ pub(super) fn get(key: &str) -> Value {
     json!({"request_range": {"key": base64(key)}})
 }
 
-/// Reads so many keys from one to before another.
-pub(super) fn range(from: &str, to: &str, limit: usize) -> Value {
-    json!({"request_range":
-        {"key": base64(from), "range_end": base64(to), "limit": limit.to_string()}})
+/// Reads so many keys from one to before another, as they were in this revision. Revision 0: as
+/// they are.
+pub(super) fn range(from: &str, to: &str, limit: usize, revision: i64) -> Value {
+    json!({"request_range": {
+        "key": base64(from),
+        "range_end": base64(to),
+        "limit": limit.to_string(),
+        "revision": revision.to_string(),
+    }})
 }
 
 /// Why there is no answer of one member.
@@ -170,14 +200,21 @@ impl CallFailure {
 }
 
 impl TxnResponse {
-    /// The revision in which the transaction was made.
+    /// The revision of etcd behind the transaction: if it has put something, that in which it did.
     pub(super) fn revision(&self) -> i64 {
         self.header.revision
     }
 
-    /// What a range that was the only operation has found.
-    pub(super) fn into_kvs(self) -> Vec<KeyValue> {
-        let range = self.responses.into_iter().next().and_then(|response| response.response_range);
+    /// What the operation in this place has found, if it was a range.
+    pub(super) fn found(&self, place: usize) -> &[KeyValue] {
+        let range = self.responses.get(place).and_then(|response| response.response_range.as_ref());
+        range.map_or(&[], |range| &range.kvs)
+    }
+
+    /// The same, taken out.
+    pub(super) fn take_found(&mut self, place: usize) -> Vec<KeyValue> {
+        let response = self.responses.get_mut(place);
+        let range = response.and_then(|response| response.response_range.take());
         range.map_or_else(Vec::new, |range| range.kvs)
     }
 }
@@ -202,8 +239,14 @@ impl Gateway {
 
     /// Has etcd make a transaction. If a member does not answer, sends it to the next one, until
     /// one answers or the deadline has passed. So it may be made twice, unless its comparisons
-    /// prevent that.
-    pub(super) fn txn(&mut self, txn: &Txn, deadline: Instant) -> Result<TxnResponse, EtcdError> {
+    /// prevent that. `refuse` looks at an answer in which a comparison does not hold: if it returns
+    /// a reason, the member is of no use, and the next one is asked.
+    pub(super) fn txn(
+        &mut self,
+        txn: &Txn,
+        deadline: Instant,
+        refuse: impl Fn(&TxnResponse) -> Option<&'static str>,
+    ) -> Result<TxnResponse, EtcdError> {
         let is_read = txn.success.iter().all(|request| request.get("request_range").is_some());
         let request = serde_json::to_vec(txn).expect("it is made of strings");
         let mut may_be_done = false;
@@ -213,7 +256,14 @@ impl Gateway {
             if !is_read && matches!(result, Err(CallFailure::Final(EtcdError::NoSpace))) {
                 result = self.read_after_no_space(txn, left);
             }
+            let refused = |response: &TxnResponse| match response.succeeded {
+                true => None,
+                false => refuse(response),
+            };
             let failure = match result {
+                Ok(response) if let Some(reason) = refused(&response) => {
+                    CallFailure::NotDone(reason.to_owned())
+                }
                 Ok(mut response) => {
                     self.reasons.iter_mut().for_each(String::clear);
                     response.was_in_doubt |= may_be_done;
@@ -247,26 +297,26 @@ impl Gateway {
         }
     }
 
-    /// Why no member has answered: that they have no leader, or else what each has done.
+    /// Why no member was of use: that they have no leader, or that they have another list, or else
+    /// what each has done.
     fn explain(&self) -> (&'static str, String) {
-        #[derive(Deserialize)]
-        struct Status {
-            /// 0, and so left out, if there is none.
-            leader: Option<String>,
-            #[serde(rename = "version")]
-            _version: String,
-        }
-        let has_no_leader = |member: usize| {
-            let status = self.post::<Status>(member, "maintenance/status", b"{}", LEAST_TIME);
-            status.is_ok_and(|status| status.leader.is_none())
-        };
-        if (0..self.members.len()).any(has_no_leader) {
+        let is_reason = |reason: &str| self.reasons.iter().any(|known| known == reason);
+        if is_reason(NO_LEADER) {
             let cause = "etcd has no leader, since most of its members do not answer";
             return (cause, String::new());
         }
         let reasons = self.members.iter().zip(&self.reasons).filter(|(_, why)| !why.is_empty());
         let reasons = reasons.map(|(member, why)| format!("{member} {why}"));
-        ("etcd does not answer", reasons.collect::<Vec<_>>().join(", "))
+        let details = reasons.collect::<Vec<_>>().join(", ");
+        let advice = "name the members that have the list of this service, or restart it to go on \
+                      with what is there";
+        if is_reason(OTHER_LIST) || is_reason(OLDER_LIST) {
+            ("etcd has another list", format!("{details}; {advice}"))
+        } else if is_reason(NO_LIST) {
+            ("etcd has no list", format!("{details}; {advice}"))
+        } else {
+            ("etcd does not answer", details)
+        }
     }
 
     /// Has etcd forget all values that have been replaced or deleted before this revision.
@@ -276,30 +326,56 @@ impl Gateway {
         let _ = self.post::<Value>(self.current, "kv/compaction", request.as_bytes(), STEP_TIME);
     }
 
-    /// Watches what is put from one key to before another, for this time at the most. Gives each
-    /// message to `notify`. Ends early if the connection breaks.
+    /// Watches what is put from one key to before another, for this time at the most. Calls
+    /// `notify` when the watch has begun and whenever something was put, each time with the
+    /// revision of etcd. Ends early if the connection breaks, or if the member loses its leader.
     pub(super) fn watch(
         &mut self,
         from: &str,
         to: &str,
         time: Duration,
-        mut notify: impl FnMut(WatchResponse),
+        mut notify: impl FnMut(i64),
     ) {
-        /// A line of the answer.
+        /// A message. What was put is left out: it may be long, or of another list.
         #[derive(Deserialize)]
-        struct Line {
-            result: WatchResponse,
+        struct Message {
+            result: Watched,
+        }
+        #[derive(Deserialize)]
+        struct Watched {
+            header: Header,
         }
         let create = json!({"create_request": {
             "key": base64(from), "range_end": base64(to), "filters": ["NODELETE"]}});
         match self.send(self.current, "watch", create.to_string().as_bytes(), time) {
             Ok(response) if response.status() == 200 => {
-                let lines = BufReader::new(response.into_body().into_reader()).lines();
-                let messages = lines.map_while(|line| serde_json::from_str(&line.ok()?).ok());
-                messages.for_each(|Line { result }| notify(result));
+                let content = BufReader::new(response.into_body().into_reader());
+                let messages = serde_json::Deserializer::from_reader(content).into_iter();
+                messages
+                    .map_while(Result::ok)
+                    .for_each(|Message { result }| notify(result.header.revision));
             }
             _ => self.next_member(),
         }
+    }
+
+    /// Asks all members, together, in which cluster they are and what a key has. Returns the
+    /// answers of those that have answered within [`OTHERS_TIME`].
+    pub(super) fn ask_each(&self, key: &str) -> Vec<MemberAnswer> {
+        let request = json!({"key": base64(key)}).to_string();
+        let ask = |member: usize| {
+            let answer = self.post(member, "kv/range", request.as_bytes(), OTHERS_TIME);
+            let KeyResponse { header, mut kvs } = answer.ok()?;
+            let value = kvs.pop().map(|found| found.value);
+            let name = self.members[member].clone();
+            Some(MemberAnswer { member: name, cluster_id: header.cluster_id, value })
+        };
+        thread::scope(|scope| {
+            // One for which the system refuses a thread is not asked.
+            let start = |member| thread::Builder::new().spawn_scoped(scope, move || ask(member));
+            let asked: Vec<_> = (0..self.members.len()).filter_map(|it| start(it).ok()).collect();
+            asked.into_iter().filter_map(|thread| thread.join().ok()?).collect()
+        })
     }
 
     /// Sends a request to one member. `time`: for the content of the answer; the steps before that
@@ -312,7 +388,10 @@ impl Gateway {
         time: Duration,
     ) -> Result<Response<Body>, Error> {
         let step = STEP_TIME.min(time);
-        let post = self.agent.post(format!("http://{}/v3/{call}", self.members[member])).config();
+        let post = self.agent.post(format!("http://{}/v3/{call}", self.members[member]));
+        // A member that knows no leader says so at once, in place of waiting for one, and ends its
+        // watches (<https://etcd.io/docs/v3.4/dev-guide/api_grpc_gateway>, WithRequireLeader).
+        let post = post.header("Grpc-Metadata-hasleader", "true").config();
         let post = post.timeout_resolve(Some(step)).timeout_connect(Some(step));
         let post = post.timeout_recv_response(Some(step)).timeout_recv_body(Some(time));
         post.build().send(request)
@@ -378,6 +457,9 @@ fn refusal(content: &[u8]) -> CallFailure {
         8 if error.contains("larger than max") => CallFailure::Final(EtcdError::TooLong),
         8 => CallFailure::NotDone(format!("answers {error:?}")),
         3 if error.contains("too large") => CallFailure::Final(EtcdError::TooLong),
+        14 if error == "etcdserver: no leader" => CallFailure::NotDone(NO_LEADER.to_owned()),
+        // OUT_OF_RANGE: the revision of a read was compacted meanwhile.
+        11 => CallFailure::Final(EtcdError::Compacted),
         // CANCELLED, UNKNOWN, DEADLINE_EXCEEDED, INTERNAL, UNAVAILABLE: it may have been done.
         1 | 2 | 4 | 13 | 14 => CallFailure::MayBeDone(format!("answers {error:?}")),
         _ => CallFailure::Final(EtcdError::Refused(error)),

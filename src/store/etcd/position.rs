@@ -5,7 +5,9 @@ use std::time::Instant;
 
 use super::EtcdError;
 use super::format::{Keys, LogEntry, read_snapshot};
-use super::gateway::{Gateway, KeyValue, Txn, get, range};
+use super::gateway::{
+    Gateway, KeyValue, OLDER_LIST, OTHER_LIST, Txn, TxnResponse, compare, get, range,
+};
 use crate::store::{ColorList, Edit};
 
 /// Most entries in one answer. An entry has at most 1.5 MB, which is 2 MB in base64.
@@ -26,45 +28,80 @@ pub(super) struct Position {
 }
 
 impl Position {
-    /// Reads the snapshot and the entries behind it; `None` if there is no snapshot.
+    /// Reads the snapshot and the entries behind it, all as they were in one revision of etcd;
+    /// `None` if there is no snapshot.
     pub(super) fn read(
         gateway: &mut Gateway,
         keys: &Keys,
         deadline: Instant,
     ) -> Result<Option<Self>, EtcdError> {
-        let mut read = |range| {
-            let txn = Txn { success: vec![range], ..Txn::default() };
-            gateway.txn(&txn, deadline).map(|response| response.into_kvs())
-        };
         loop {
-            let Some(snapshot) = read(get(&keys.list()))?.pop() else { return Ok(None) };
-            let (number, list) = read_snapshot(&keys.list(), &snapshot.value)?;
-            let first = keys.entry(number);
-            let mut found = read(range(&first, &keys.log_end(), RANGE_KEYS_MAX))?;
-            // Both were put by one transaction.
-            let is_pair = |entry: &&KeyValue| {
-                entry.key == first.as_bytes() && entry.mod_revision == snapshot.mod_revision
-            };
-            if let Some(entry) = found.first().filter(is_pair) {
-                let revision = entry.mod_revision;
-                let mut position = Self { list, number, revision, snapshot: number, bytes: 0 };
-                loop {
-                    let is_last = found.len() < RANGE_KEYS_MAX;
-                    if position.follow(keys, found)?.is_none() {
-                        break;
-                    }
-                    if is_last {
-                        return Ok(Some(position));
-                    }
-                    let from = keys.entry(position.number);
-                    found = read(range(&from, &keys.log_end(), RANGE_KEYS_MAX))?;
-                }
-            }
-            // The log was cut meanwhile, so there is another snapshot. Otherwise it has a gap.
-            if Instant::now() >= deadline {
-                return Err(EtcdError::Malformed(first));
+            match Self::read_once(gateway, keys, deadline) {
+                // Another service has cut the log meanwhile, and has put another snapshot.
+                Err(EtcdError::Compacted) if Instant::now() < deadline => {}
+                read => return read,
             }
         }
+    }
+
+    fn read_once(
+        gateway: &mut Gateway,
+        keys: &Keys,
+        deadline: Instant,
+    ) -> Result<Option<Self>, EtcdError> {
+        let mut read = |range| {
+            let txn = keys.txn(Vec::new(), vec![range], Vec::new());
+            gateway.txn(&txn, deadline, |response| keys.refuse(response))
+        };
+        let mut response = read(get(&keys.list()))?;
+        let read_at = response.revision();
+        let Some(snapshot) = response.take_found(0).pop() else { return Ok(None) };
+        let (number, list) = read_snapshot(&keys.list(), &snapshot.value)?;
+        let first = keys.entry(number);
+        let end = keys.log_end();
+        let mut found = read(range(&first, &end, RANGE_KEYS_MAX, read_at))?.take_found(0);
+        // Both were put by one transaction.
+        let is_pair = |entry: &KeyValue| {
+            entry.key == first.as_bytes() && entry.mod_revision == snapshot.mod_revision
+        };
+        if !found.first().is_some_and(is_pair) {
+            return Err(EtcdError::Malformed(first));
+        }
+        let revision = snapshot.mod_revision;
+        let mut position = Self { list, number, revision, snapshot: number, bytes: 0 };
+        loop {
+            let is_last = found.len() < RANGE_KEYS_MAX;
+            if position.follow(keys, found)?.is_none() {
+                return Err(EtcdError::Malformed(keys.entry(position.number + 1)));
+            }
+            if is_last {
+                return Ok(Some(position));
+            }
+            let from = keys.entry(position.number);
+            found = read(range(&from, &end, RANGE_KEYS_MAX, read_at))?.take_found(0);
+        }
+    }
+
+    /// A transaction: `success` if this is still the last position, or else a range from it on.
+    pub(super) fn txn(&self, keys: &Keys, success: Vec<serde_json::Value>) -> Txn {
+        let entry = keys.entry(self.number);
+        let compare =
+            vec![compare(&entry, self.revision), compare(&keys.entry(self.number + 1), 0)];
+        let range = range(&entry, &keys.log_end(), RANGE_KEYS_MAX, 0);
+        keys.txn(compare, success, vec![range])
+    }
+
+    /// Why a member is of no use that has answered so to [`Position::txn`]: its list has not come
+    /// to this position.
+    pub(super) fn refuse(&self, keys: &Keys, response: &TxnResponse) -> Option<&'static str> {
+        let is_other = |first: &KeyValue| {
+            first.key == keys.entry(self.number).as_bytes() && first.mod_revision != self.revision
+        };
+        keys.refuse(response).or(match response.found(1).first() {
+            Some(first) if is_other(first) => Some(OTHER_LIST),
+            Some(_) => None,
+            None => Some(OLDER_LIST),
+        })
     }
 
     /// Whether an entry is the one of this position.

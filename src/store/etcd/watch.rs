@@ -1,12 +1,15 @@
-//! Watches the log in etcd, and tells the writer what other services put there. Only saves time: a
-//! poll each second would find the same.
+//! Watches the log in etcd, and wakes the writer when something was put there. Only saves time: a
+//! poll each second would find the same. What was put is read by the writer, in a transaction that
+//! compares whose list it is: the watch may ask another cluster.
 
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::format::Keys;
-use super::gateway::{Gateway, WatchResponse};
+use super::gateway::Gateway;
 use crate::store::Store;
 
 /// How long one request watches. A member that was cut off sends nothing, so after this time
@@ -16,35 +19,39 @@ const WATCH_TIME: Duration = Duration::from_secs(10);
 /// The pause after a watch that has ended early.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Most messages that wait for the writer, which may be waiting for etcd. Further ones are dropped:
-/// the writer notices the gap in the numbers of the entries, or polls a second later.
-const MESSAGES_MAX: usize = 8;
-
 /// Watches on a thread of its own.
 pub(crate) struct LogWatch {
     gateway: Gateway,
     keys: Keys,
-    messages: SyncSender<WatchResponse>,
+    /// The revision of etcd when it was last told of something.
+    watched: Arc<AtomicI64>,
 }
 
 impl LogWatch {
-    /// Returns also what receives the messages.
-    pub(super) fn new(gateway: &Gateway, keys: Keys) -> (Self, Receiver<WatchResponse>) {
-        let (messages, received) = sync_channel(MESSAGES_MAX);
+    pub(super) fn new(gateway: &Gateway, keys: Keys) -> Self {
         let gateway = Gateway::new(&gateway.members, WATCH_TIME);
-        (Self { gateway, keys, messages }, received)
+        Self { gateway, keys, watched: Arc::default() }
+    }
+
+    /// What it notes for the engine.
+    pub(super) fn watched(&self) -> Arc<AtomicI64> {
+        Arc::clone(&self.watched)
     }
 
     /// Watches until the process ends.
     pub(crate) fn run(mut self, store: &Store) {
         let (from, to) = (self.keys.entry(0), self.keys.log_end());
+        let watched = self.watched();
         loop {
             let begun = Instant::now();
-            self.gateway.watch(&from, &to, WATCH_TIME, |message| {
-                // Fails if there are too many.
-                let _ = self.messages.try_send(message);
-                store.poll();
-            });
+            let watch = || {
+                self.gateway.watch(&from, &to, WATCH_TIME, |revision| {
+                    watched.store(revision, Relaxed);
+                    store.poll();
+                });
+            };
+            // A panic was logged, and ends one request.
+            let _ = catch_unwind(AssertUnwindSafe(watch));
             if begun.elapsed() < WATCH_TIME {
                 sleep(PAUSE);
             }

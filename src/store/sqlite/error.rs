@@ -7,7 +7,7 @@ use std::{fmt, fs};
 
 use rusqlite::{ErrorCode, ffi};
 
-use crate::store::StorageError;
+use crate::store::engine::{Certainty, Scope, StorageError};
 
 /// Why a database cannot be opened, read or written. `Display` is for the operator, in the log and
 /// in `/health`: it names the cause and mostly what to do.
@@ -79,10 +79,7 @@ impl DatabaseError {
         match self {
             Self::Busy => "another process has locked the database",
             Self::Full => "the disk is full",
-            Self::SyncFailed | Self::Disk(_) => "the disk reported an error",
-            Self::NotErased => {
-                "the disk reported an error, and the change may be in the list after a crash"
-            }
+            Self::SyncFailed | Self::Disk(_) | Self::NotErased => "the disk reported an error",
             Self::Missing
             | Self::Foreign
             | Self::Newer
@@ -141,9 +138,13 @@ impl From<DatabaseError> for StorageError {
     fn from(error: DatabaseError) -> Self {
         Self {
             message: error.to_string(),
-            for_clients: error.for_clients().to_owned(),
+            for_clients: error.for_clients(),
+            certainty: match error {
+                DatabaseError::NotErased => Certainty::InDoubt,
+                _ => Certainty::NotMade,
+            },
             // No other service uses FILE. What another program commits counts once it is read here.
-            fails_all_changes: false,
+            scope: Scope::Edits,
         }
     }
 }

@@ -65,7 +65,7 @@ impl Place for FilePlace {
         read.map_err(reason)
     }
 
-    fn open(self: Box<Self>, seed: Option<ColorList>) -> Result<OpenPlace, String> {
+    fn open(self: Box<Self>, seed: Option<ColorList>, _: bool) -> Result<OpenPlace, String> {
         let Self { given, path, lock, .. } = *self;
         let (lock, is_new) = lock_or_make(&path, seed.as_ref(), lock).map_err(reason)?;
         // Freed before the list is read from FILE, which takes as much memory.
