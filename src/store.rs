@@ -54,6 +54,8 @@ mod color;
 mod color_list;
 mod difference;
 mod engine;
+#[cfg(test)]
+mod engine_contract;
 pub(crate) mod etcd;
 pub(crate) mod json;
 mod list;

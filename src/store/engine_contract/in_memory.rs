@@ -1,0 +1,172 @@
+//! The simplest engine: a log in memory, which several engines may share.
+
+use std::mem::take;
+use std::sync::Mutex;
+
+use super::*;
+
+/// Bytes of JSON that a list may have, and that the edits of a save may have.
+const BYTES_MAX: usize = 1000;
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Shared>>);
+
+#[derive(Default)]
+struct Shared {
+    /// Each version, and the edits that have led to it.
+    entries: Vec<(ColorList, Vec<Edit>)>,
+    failure: Option<CommitFailure>,
+    /// A commit that may still be made, if it is of the last version then.
+    late: Option<(usize, ColorList, Vec<Edit>)>,
+}
+
+impl Shared {
+    fn commit(&mut self, known: usize, list: &ColorList, edits: Vec<Edit>) -> bool {
+        let is_last = self.entries.len() == known;
+        if is_last {
+            self.entries.push((list.clone(), edits));
+        }
+        is_last
+    }
+}
+
+struct LogEngine {
+    log: Log,
+    /// How many entries readers have.
+    known: usize,
+    written: Vec<Edit>,
+    /// A commit has failed. Another entry has to take its place, or it may still be made.
+    is_fence_due: bool,
+}
+
+impl LogEngine {
+    fn refreshed(&mut self, known: &ColorList) -> Option<Refresh> {
+        let log = self.log.0.lock().unwrap();
+        let missed = &log.entries[self.known..];
+        let mut edits: Vec<_> = missed.iter().flat_map(|(_, edits)| edits.clone()).collect();
+        let list = log.entries.last().unwrap().0.clone();
+        self.known = log.entries.len();
+        if list.is_same_version(known) {
+            return None;
+        }
+        if edits.is_empty() {
+            edits.push(Edit::ReplaceAll(list.clone()));
+        }
+        Some(Refresh { list, edits })
+    }
+}
+
+impl Engine for LogEngine {
+    fn begin(&mut self, known: &ColorList, _: &Save) -> Result<Begun, StorageError> {
+        let found = self.refreshed(known);
+        if take(&mut self.is_fence_due) {
+            let mut log = self.log.0.lock().unwrap();
+            let last = log.entries.last().unwrap().0.clone();
+            log.commit(self.known, &last, Vec::new());
+            self.known = log.entries.len();
+        }
+        Ok(Begun::Ready(found))
+    }
+
+    fn poll(&mut self, known: &ColorList) -> Result<Option<Refresh>, StorageError> {
+        Ok(self.refreshed(known))
+    }
+
+    fn write(&mut self, edits: &[Edit], list: &ColorList) -> Result<Written, StorageError> {
+        let mut after = list.clone();
+        edits.iter().for_each(|edit| drop(after.apply(edit)));
+        if after.envelope_len() > BYTES_MAX {
+            return Ok(Written::TooLong);
+        }
+        let bytes = |edit: &Edit| edit.color().map_or(0, |color| color.json_len());
+        if self.written.iter().chain(edits).map(bytes).sum::<usize>() > 2 * BYTES_MAX {
+            return Ok(Written::NextCommit);
+        }
+        self.written.extend_from_slice(edits);
+        Ok(Written::Yes)
+    }
+
+    fn commit(&mut self, version: &ColorList) -> Result<Commit, StorageError> {
+        let edits = take(&mut self.written);
+        // If this panics, the commit may have been made.
+        self.is_fence_due = true;
+        let mut log = self.log.0.lock().unwrap();
+        let failed = StorageError { certainty: Certainty::InDoubt, ..StorageError::panicked() };
+        match log.failure {
+            Some(CommitFailure::Lost) => {
+                self.is_fence_due = false;
+                return Err(StorageError { certainty: Certainty::NotMade, ..failed });
+            }
+            Some(CommitFailure::AnswerLost) => {
+                log.commit(self.known, version, edits);
+                return Err(failed);
+            }
+            Some(CommitFailure::Late) => {
+                log.late = Some((self.known, version.clone(), edits));
+                return Err(failed);
+            }
+            None => {}
+        }
+        if !log.commit(self.known, version, edits) {
+            return Ok(Commit::Conflict);
+        }
+        self.known = log.entries.len();
+        self.is_fence_due = false;
+        Ok(Commit::Done)
+    }
+
+    fn roll_back(&mut self) {
+        self.written.clear();
+    }
+
+    fn close(self: Box<Self>) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+impl TestPlace for Log {
+    fn open(&self, first: &ColorList) -> (Box<dyn Engine>, ColorList) {
+        let mut log = self.0.lock().unwrap();
+        let last = log.entries.last().map_or(first, |(list, _)| list).clone();
+        // A fence, as by a begin after a failure.
+        log.entries.push((last, Vec::new()));
+        let (list, known) = (log.entries.last().unwrap().0.clone(), log.entries.len());
+        drop(log);
+        let log = self.clone();
+        (Box::new(LogEngine { log, known, written: Vec::new(), is_fence_due: false }), list)
+    }
+
+    fn commit_elsewhere(&self, list: &ColorList, edits: &[Edit]) -> bool {
+        let mut list = list.clone();
+        edits.iter().for_each(|edit| drop(list.apply(edit)));
+        self.0.lock().unwrap().entries.push((list, edits.to_vec()));
+        true
+    }
+
+    const FINDS_EACH_COMMIT: bool = true;
+
+    fn use_elsewhere(&self) -> Box<dyn Any> {
+        Box::new(self.clone())
+    }
+
+    fn longest_color(&self) -> Option<Color> {
+        Some(color("long", &"x".repeat(BYTES_MAX / 2)))
+    }
+
+    fn fail(&self, failure: Option<CommitFailure>) -> bool {
+        self.0.lock().unwrap().failure = failure;
+        true
+    }
+
+    fn release_late(&self) {
+        let mut log = self.0.lock().unwrap();
+        if let Some((known, list, edits)) = log.late.take() {
+            log.commit(known, &list, edits);
+        }
+    }
+}
+
+#[test]
+fn a_log_in_memory_does_what_the_writer_relies_on() {
+    engine_contract(Log::default());
+}
