@@ -55,7 +55,7 @@ mod color_list;
 mod difference;
 mod engine;
 #[cfg(test)]
-mod engine_contract;
+mod engine_tests;
 pub(crate) mod etcd;
 pub(crate) mod json;
 mod list;

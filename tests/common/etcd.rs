@@ -137,6 +137,18 @@ impl Etcd {
         output
     }
 
+    /// Has `etcdctl txn` make a transaction, which has to hold.
+    #[track_caller]
+    pub(crate) fn txn(&self, text: &str) {
+        let mut command = Command::new("etcdctl");
+        command.arg(format!("--endpoints={}", self.members[0].client)).arg("txn");
+        command.env("ETCDCTL_API", "3").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        let output = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
+        assert!(output.starts_with("SUCCESS"), "{output}");
+    }
+
     /// Runs etcdctl; gives exit code, standard output and standard error.
     pub(crate) fn run(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
         let mut command = Command::new("etcdctl");

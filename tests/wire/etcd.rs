@@ -191,36 +191,6 @@ fn an_etcd_without_room_refuses_changes_until_there_is_some() {
 }
 
 #[test]
-fn a_key_that_somebody_deleted_is_made_anew_by_a_start() {
-    let Some(etcd) = Etcd::start(1) else { return };
-    let url = etcd.url("colors");
-    let server = Server::with_data("[]", &url, &[]);
-    for name in ["a", "b", "c"] {
-        let content = format!(r#"{{"name":"{name}","value":""}}"#);
-        server.ask("POST", "/colors", &content).expect_status(201);
-    }
-    let mut waiting = wait_on(&server, "GET", "/colors/a");
-    etcd.etcdctl(&["del", "--prefix", "colors/"]);
-    let message =
-        "the change could not be saved: etcd has no list; /health and the log say what to do";
-    wait_until("a change is refused", || {
-        let refused = server.ask("DELETE", "/colors/a", "");
-        refused.expect_status(500);
-        refused.message() == message
-    });
-    server.ask("GET", "/health", "").expect_status(503);
-    let missing = run(&mut colors(&["--dump", "--data", &url]));
-    assert!(missing.0 == Some(1) && missing.2.contains("etcd has no list there"), "{missing:?}");
-    let other = Server::with_data(SEED, &url, &[]);
-    waiting.response().expect(404, r#"{"error":true}"#);
-    for (number, server) in [(1, &other), (2, &server), (3, &other), (4, &server)] {
-        wait_until("it works again", || server.ask("GET", "/health", "").status == 200);
-        server.ask("PUT", "/colors/red", &format!(r#"{{"value":"{number}"}}"#)).expect_status(200);
-    }
-    assert_eq!(stored(&url), r#"{"data":[{"name":"red","value":"4"}]}"#);
-}
-
-#[test]
 fn what_somebody_has_put_by_hand_is_said_and_never_taken() {
     let Some(etcd) = Etcd::start(1) else { return };
     let url = etcd.url("colors");

@@ -1,9 +1,9 @@
 //! What the writer relies on, of every storage engine. A further engine brings a [`TestPlace`] and
 //! passes [`engine_contract`].
 
-mod in_etcd;
-mod in_memory;
-mod in_sqlite;
+mod etcd_tests;
+mod memory_tests;
+mod sqlite_tests;
 
 use std::any::Any;
 use std::sync::Arc;

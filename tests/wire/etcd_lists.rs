@@ -1,0 +1,170 @@
+//! Whose list it is, where several etcds are named or one was emptied: no change goes to another
+//! list than the one that is read.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::common::etcd::Etcd;
+use crate::common::harness::{Server, colors, run, stored, wait_until};
+
+const SEED: &str = r##"[{"name":"red","value":"#f00"}]"##;
+const COLOR: &str = r#"{"name":"a","value":""}"#;
+
+/// Of two clusters whose members were told this, nothing else differs.
+const SAME_CLUSTER: [&str; 4] = [
+    "--initial-advertise-peer-urls",
+    "http://localhost:1",
+    "--initial-cluster",
+    "m0=http://localhost:1",
+];
+
+/// Two etcds of one member each that have the same cluster id, and a URL that names both.
+fn two_clusters() -> Option<([Etcd; 2], String)> {
+    let etcds = [Etcd::start_with(1, &SAME_CLUSTER)?, Etcd::start_with(1, &SAME_CLUSTER)?];
+    let both = format!("etcd://{},{}/colors", etcds[0].member(0), etcds[1].member(0));
+    Some((etcds, both))
+}
+
+#[track_caller]
+fn expect_unhealthy(server: &Server, reason: &str) {
+    wait_until(reason, || {
+        let health = server.ask("GET", "/health", "");
+        health.status == 503 && health.content.contains(reason)
+    });
+}
+
+#[test]
+fn members_that_have_different_lists_are_refused_by_a_start_and_by_a_check() {
+    let Some((etcds, both)) = two_clusters() else { return };
+    let reason = format!(
+        "cannot use {both}: {} and {} do not have the same list: name the members of one etcd",
+        etcds[0].member(0),
+        etcds[1].member(0)
+    );
+    let refuse = |extra: &[&str]| {
+        let arguments = [&["--listen", "127.0.0.1:0", "--data", &both], extra].concat();
+        let (code, output, error) = run(&mut colors(&arguments));
+        assert!((code, output.as_str()) == (Some(1), "") && error.contains(&reason), "{error}");
+    };
+    // neither has one: only the first of them gets it
+    refuse(&[]);
+    assert_eq!(etcds[1].etcdctl(&["get", "--prefix", "colors/"]), "");
+    refuse(&["--check"]);
+    // each has one
+    let other = Server::with_data(SEED, &etcds[1].url("colors"), &[]);
+    refuse(&[]);
+    refuse(&["--check"]);
+    assert_eq!(stored(&etcds[1].url("colors")), other.list());
+}
+
+#[test]
+fn a_member_with_another_list_gets_no_change() {
+    let Some((mut etcds, both)) = two_clusters() else { return };
+    let there = Server::with_data("[]", &etcds[1].url("colors"), &[]);
+    there.stop();
+    etcds[1].kill(0);
+    let server = Server::with_data(SEED, &both, &[]);
+    server.ask("POST", "/colors", COLOR).expect_status(201);
+    etcds[1].start_member(0);
+    etcds[1].wait_until_healthy(0);
+    etcds[0].kill(0);
+    let reason = format!("etcd has another list: {}", etcds[0].member(0));
+    let said = format!("{} has another list; name the members", etcds[1].member(0));
+    wait_until("it is refused", || server.ask("DELETE", "/colors/red", "").status == 503);
+    expect_unhealthy(&server, &reason);
+    expect_unhealthy(&server, &said);
+    server.ask("DELETE", "/colors/red", "").expect_message(
+        503,
+        "the change was not made: etcd has another list; /health and the log say what to do",
+    );
+    assert_eq!(stored(&etcds[1].url("colors")), r#"{"data":[]}"#);
+    let list = r##"{"data":[{"name":"red","value":"#f00"},{"name":"a","value":""}]}"##;
+    assert_eq!(server.list(), list);
+    etcds[0].start_member(0);
+    wait_until("it is well", || server.ask("GET", "/health", "").status == 200);
+    server.ask("DELETE", "/colors/red", "").expect_status(200);
+    assert_eq!(stored(&etcds[0].url("colors")), server.list());
+    assert!(server.stop().contains("[ERROR] changes cannot be saved: etcd has another list"));
+}
+
+#[test]
+fn an_etcd_that_was_emptied_has_another_list_once_that_is_made_anew() {
+    let Some(etcd) = Etcd::start(1) else { return };
+    let url = etcd.url("colors");
+    let server = Server::with_data(SEED, &url, &[]);
+    server.ask("POST", "/colors", COLOR).expect_status(201);
+    let list = server.list();
+    etcd.etcdctl(&["del", "--prefix", "colors/"]);
+    let message = "the change was not made: etcd has no list; /health and the log say what to do";
+    wait_until("a change is refused", || server.ask("DELETE", "/colors/a", "").status == 503);
+    server.ask("DELETE", "/colors/a", "").expect_message(503, message);
+    let missing = run(&mut colors(&["--dump", "--data", &url]));
+    assert!(missing.0 == Some(1) && missing.2.contains("etcd has no list there"), "{missing:?}");
+    let other = Server::with_data("[]", &url, &[]);
+    // as many entries as the list before, so that numbers are equal
+    for _ in 0..2 {
+        other.ask("POST", "/colors", COLOR).expect_status(201);
+    }
+    expect_unhealthy(&server, "has another list");
+    server.ask("DELETE", "/colors/a", "").expect_status(503);
+    assert_eq!(server.list(), list);
+    server.stop();
+    let again = Server::start(&["--data", &url]);
+    assert_eq!(again.list(), other.list());
+    again.ask("DELETE", "/colors/a", "").expect_status(200);
+    wait_until("both are one list", || other.list() == again.list());
+}
+
+#[test]
+fn an_etcd_that_was_restored_has_an_older_list() {
+    let Some(etcd) = Etcd::start(1) else { return };
+    let url = etcd.url("colors");
+    let server = Server::with_data(SEED, &url, &[]);
+    server.ask("POST", "/colors", COLOR).expect_status(201);
+    // What a snapshot from before the change would bring back.
+    etcd.etcdctl(&["del", "colors/log/0000000000000001"]);
+    wait_until("a change is refused", || server.ask("DELETE", "/colors/a", "").status == 503);
+    expect_unhealthy(&server, "has an older list");
+    assert_eq!(
+        Server::start(&["--data", &url]).list(),
+        r##"{"data":[{"name":"red","value":"#f00"}]}"##
+    );
+}
+
+#[test]
+fn while_etcd_is_away_changes_are_refused_at_once() {
+    let Some(etcd) = Etcd::start(1) else { return };
+    let server = Server::with_data(SEED, &etcd.url("colors"), &[]);
+    etcd.signal(0, Signal::STOP);
+    server.ask("POST", "/colors", COLOR).expect_status(500);
+    let begun = Instant::now();
+    let message =
+        "the change was not made: etcd does not answer; /health and the log say what to do";
+    for _ in 0..30 {
+        server.ask("POST", "/colors", COLOR).expect_message(503, message);
+    }
+    // If each were sent, it would take some four seconds.
+    assert!(begun.elapsed() < Duration::from_secs(60));
+    etcd.signal(0, Signal::CONT);
+    wait_until("it is well", || server.ask("GET", "/health", "").status == 200);
+    // The first one may have been made, and none of the others.
+    let list = stored(&etcd.url("colors"));
+    assert_eq!(server.list(), list);
+    assert!(list.matches(COLOR).count() <= 1, "{list}");
+}
+
+#[test]
+fn only_a_start_that_may_write_puts_a_fence() {
+    let Some(etcd) = Etcd::start(1) else { return };
+    let url = etcd.url("colors");
+    let entries = || etcd.etcdctl(&["get", "--prefix", "--keys-only", "colors/log/"]).len();
+    Server::with_data(SEED, &url, &[]).stop();
+    let one = entries();
+    run(&mut colors(&["--check", "--data", &url]));
+    stored(&url);
+    Server::with_data("[]", &url, &["--read-only"]).stop();
+    assert_eq!(entries(), one);
+    Server::with_data("[]", &url, &[]).stop();
+    assert_eq!(entries(), 2 * one);
+}
