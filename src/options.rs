@@ -163,7 +163,7 @@ impl Options {
         }
     }
 
-    /// What to do about a credential `tokens` (systemd.exec(5)) while no token file is named. Whoever
+    /// What to do about a credential `tokens` (systemd.exec(5)) while no token file is named: whoever
     /// hands it over wants changes to need a token. The line that names it may be forgotten, or use
     /// `%d`: systemd before 251 ignores such a line, and starts the service.
     fn unused_credential(&self) -> Option<String> {
