@@ -163,9 +163,9 @@ impl Options {
         }
     }
 
-    /// What to do about a credential `tokens` (systemd.exec(5)) while no token file is named: whoever
-    /// hands it over wants changes to need a token. The line that names it may be forgotten, or use
-    /// `%d`: systemd before 251 ignores such a line, and starts the service.
+    /// What to do about a credential `tokens` (systemd.exec(5)) while no token file is named. That
+    /// it is there says that changes are to need a token. The line that names it may be forgotten,
+    /// or use `%d`: systemd before 251 ignores such a line, and starts the service.
     fn unused_credential(&self) -> Option<String> {
         // Neither `--health` nor `--dump` serves anybody.
         if self.token_file.is_some() || self.health.is_some() || self.dump {
