@@ -53,7 +53,8 @@ impl fmt::Display for Failure {
                     f,
                     "cannot use the token file {file}: {error}; let this user read it, or under \
                      systemd have the unit say LoadCredential=tokens:{file} and \
-                     Environment=COLORS_TOKEN_FILE=%d/tokens, and /etc/default/colors nothing of it"
+                     Environment=COLORS_TOKEN_FILE=/run/credentials/%n/tokens, and \
+                     /etc/default/colors nothing of it"
                 )
             }
             Self::TokenFile(file, error) => write!(f, "cannot use the token file {file}: {error}"),
@@ -90,7 +91,8 @@ mod tests {
             failure.to_string(),
             "cannot use the token file /etc/colors/tokens: permission denied; let this user read \
              it, or under systemd have the unit say LoadCredential=tokens:/etc/colors/tokens and \
-             Environment=COLORS_TOKEN_FILE=%d/tokens, and /etc/default/colors nothing of it"
+             Environment=COLORS_TOKEN_FILE=/run/credentials/%n/tokens, and /etc/default/colors \
+             nothing of it"
         );
     }
 }

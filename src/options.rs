@@ -1,10 +1,10 @@
 //! The options: from the command line, or else from `COLORS_*` variables. Checks each value, and
-//! whether the options go together; opens no file.
+//! whether the options go together, and with the credentials of systemd; opens no file.
 
 mod values;
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 use std::time::Duration;
 
@@ -146,20 +146,41 @@ impl Options {
         let mut command = Self::command().mut_args(with_variable);
         let matches = command
             .try_get_matches_from_mut(env::args_os())
-            .map_err(|error| name_source(&command, error))?;
+            .map_err(|error| name_source(&mut command, error))?;
         let mut options =
             Self { warnings: warnings(&command), ..Self::from_arg_matches(&matches)? };
         // On any address: what proxies reach, others may reach.
         if options.follow_token_file.is_some() && !options.private {
             options.warnings.push(OPEN_COPY.to_owned());
         }
-        match options.contradiction() {
+        let contradiction = || {
+            let (id, reason) = options.contradiction()?;
+            Some(format!("{} {reason}", given_name(&command, &matches, id)))
+        };
+        match options.unused_credential().or_else(contradiction) {
             None => Ok(options),
-            Some((id, reason)) => {
-                let said = given_name(&command, &matches, id);
-                Err(command.error(ErrorKind::ArgumentConflict, format!("{said} {reason}")))
-            }
+            Some(reason) => Err(command.error(ErrorKind::ArgumentConflict, reason)),
         }
+    }
+
+    /// What to do about a credential `tokens` (systemd.exec(5)) while no token file is named. That
+    /// it is there says that changes are to need a token. The line that names it may be forgotten,
+    /// or use `%d`: systemd before 251 ignores such a line, and starts the service.
+    fn unused_credential(&self) -> Option<String> {
+        // Neither `--health` nor `--dump` serves anybody.
+        if self.token_file.is_some() || self.health.is_some() || self.dump {
+            return None;
+        }
+        let file = Path::new(&env::var_os("CREDENTIALS_DIRECTORY")?).join("tokens");
+        // What cannot be looked for may be there.
+        let is_there = file.try_exists().unwrap_or(true);
+        is_there.then(|| {
+            format!(
+                "the unit has the credential \"tokens\", but no token file is named, so no change \
+                 would need a token: add the line Environment=COLORS_TOKEN_FILE={} to the unit",
+                file.display()
+            )
+        })
     }
 
     /// An option that the others leave without effect or make harmful, and why. Looks at the parsed
@@ -240,16 +261,17 @@ fn with_kind(arg: Arg) -> Arg {
     }
 }
 
-/// The options that protect the list.
-const PROTECTING: [&str; 3] = ["token_file", "private", "read_only"];
+/// The variables of the options that protect the list.
+const PROTECTING: [&str; 3] = ["COLORS_TOKEN_FILE", "COLORS_PRIVATE", "COLORS_READ_ONLY"];
 
 /// Lets an option read its variable. An empty variable counts as not set: unit files and container
 /// tools set it to nothing to unset it. That of an option that protects is a mistake: it may have
 /// been set from another one that is missing, and the list would be open to all.
 fn with_variable(arg: Arg) -> Arg {
-    let protects = PROTECTING.contains(&arg.get_id().as_str());
-    let is_set =
-        |name: &String| env::var_os(name).is_some_and(|value| protects || !value.is_empty());
+    let is_set = |name: &String| {
+        let protects = PROTECTING.contains(&name.as_str());
+        env::var_os(name).is_some_and(|value| protects || !value.is_empty())
+    };
     match variable_of(&arg).filter(is_set) {
         Some(name) => arg.env(name),
         None => arg,
@@ -257,7 +279,7 @@ fn with_variable(arg: Arg) -> Arg {
 }
 
 /// Has an error about a value name what was given: a variable, or `--port`. Clap names the option.
-fn name_source(command: &Command, mut error: clap::Error) -> clap::Error {
+fn name_source(command: &mut Command, mut error: clap::Error) -> clap::Error {
     let option = |error: &clap::Error| error.get(ContextKind::InvalidArg).map(ToString::to_string);
     // Clap reads variables after the command line. So a mistake there is found without them, too.
     let alone = Options::command().try_get_matches_from(env::args_os()).err();
@@ -275,9 +297,14 @@ fn name_source(command: &Command, mut error: clap::Error) -> clap::Error {
         }
         _ => None,
     };
-    if let Some(name) = name {
-        error.insert(ContextKind::InvalidArg, ContextValue::String(name));
+    let Some(name) = name else { return error };
+    if env::var_os(&name).is_some_and(|value| value.is_empty()) {
+        let reason = format!(
+            "the variable {name} is empty: give it a value, or remove the line that sets it"
+        );
+        return command.error(ErrorKind::InvalidValue, reason);
     }
+    error.insert(ContextKind::InvalidArg, ContextValue::String(name));
     error
 }
 
@@ -296,6 +323,10 @@ fn warnings(command: &Command) -> Vec<String> {
     let mut warnings = Vec::new();
     for (name, value) in env::vars_os() {
         let Some(name) = name.to_str().filter(|name| is_ours(name)) else { continue };
+        if value.is_empty() && PROTECTING.contains(&name) {
+            // An option overrides it: without one, it is a mistake (`name_source`).
+            continue;
+        }
         if value.is_empty() {
             warnings.push(format!("the variable {name} is empty, which is the same as not set"));
         } else if !known.iter().any(|known| known == name) {

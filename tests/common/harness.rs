@@ -82,7 +82,14 @@ pub(crate) fn own_environment(program: impl AsRef<OsStr>) -> Command {
     {
         command.env_remove(name);
     }
-    for name in ["JOURNAL_STREAM", "NOTIFY_SOCKET", "WATCHDOG_USEC", "LISTEN_PID", "LISTEN_FDS"] {
+    for name in [
+        "CREDENTIALS_DIRECTORY",
+        "JOURNAL_STREAM",
+        "NOTIFY_SOCKET",
+        "WATCHDOG_USEC",
+        "LISTEN_PID",
+        "LISTEN_FDS",
+    ] {
         command.env_remove(name);
     }
     command

@@ -60,11 +60,23 @@ fn an_empty_option_is_not_blamed_on_its_variable() {
 
 #[test]
 fn an_empty_variable_that_is_to_protect_never_starts() {
-    for name in ["COLORS_TOKEN_FILE", "COLORS_PRIVATE", "COLORS_READ_ONLY"] {
+    let scratch = Scratch::new();
+    let tokens = format!("--token-file={}", scratch.write_tokens("a-token-0123456789"));
+    for (name, option) in [
+        ("COLORS_TOKEN_FILE", tokens.as_str()),
+        ("COLORS_PRIVATE", "--private=no"),
+        ("COLORS_READ_ONLY", "--read-only"),
+    ] {
         // Without the refusal, --check would succeed.
         let (code, out, error) = run(&["--check"], &[(name, "")]);
+        let expected = format!(
+            "error: the variable {name} is empty: give it a value, or remove the line that sets it\n"
+        );
         assert_eq!((code, out.as_str()), (Some(2), ""), "{name}: {error}");
-        assert!(error.contains(name), "{error}");
+        assert!(error.starts_with(&expected), "{error}");
+        // the option overrides it, and nothing is left to say
+        let (code, _, warnings) = run(&["--check", option], &[(name, "")]);
+        assert_eq!((code, warnings.as_str()), (Some(0), ""));
     }
 }
 

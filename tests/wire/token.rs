@@ -131,6 +131,39 @@ fn a_token_file_that_others_can_use_is_a_warning() {
 }
 
 #[test]
+fn a_credential_that_is_to_protect_and_no_token_file_never_start() {
+    let (credentials, scratch) = (Scratch::new(), Scratch::new());
+    let file = credentials.write_tokens(TOKEN);
+    let start =
+        |arguments: &[&str]| run(colors(arguments).env("CREDENTIALS_DIRECTORY", &credentials.0));
+    let expected = format!(
+        "error: the unit has the credential \"tokens\", but no token file is named, so no change \
+         would need a token: add the line Environment=COLORS_TOKEN_FILE={file} to the unit\n"
+    );
+    // With --check first: without the refusal, the others would not end.
+    for arguments in [&["--check"][..], &["--check", "--private"], &["--listen", "127.0.0.1:0"]] {
+        let (code, out, error) = start(arguments);
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{arguments:?}: {error}");
+        assert!(error.starts_with(&expected), "{error}");
+    }
+    // another file may be named, and --dump and --health serve nobody
+    let (other, data) = (scratch.write_tokens(TOKEN), scratch.file("list.db"));
+    let server = Server::start(&["--data", &data]);
+    let health = format!("--health=http://{}", server.address);
+    for arguments in
+        [&["--check", "--token-file", &other][..], &["--dump", "--data", &data], &[&health]]
+    {
+        let (code, _, error) = start(arguments);
+        assert_eq!((code, error.as_str()), (Some(0), ""), "{arguments:?}");
+    }
+    // what cannot be looked for may be there
+    let code = run(colors(&["--check"]).env("CREDENTIALS_DIRECTORY", &file)).0;
+    assert_eq!(code, Some(2));
+    fs::remove_file(file).unwrap();
+    assert_eq!(start(&["--check"]).0, Some(0));
+}
+
+#[test]
 fn a_start_that_lets_everybody_write_is_a_warning() {
     let scratch = Scratch::new();
     let (file, socket) = (scratch.write_tokens(TOKEN), format!("unix:{}/s", scratch.0.display()));
