@@ -440,8 +440,29 @@ mod tests {
             let failure = classify(error);
             assert!(matches!(failure, CallFailure::NotDone(_)), "{}", failure.reason());
         }
-        let failure = classify(Error::Io(ErrorKind::ConnectionReset.into()));
-        assert!(matches!(failure, CallFailure::MayBeDone(_)), "{}", failure.reason());
+        for kind in [ErrorKind::ConnectionReset, outbound::UNANSWERED] {
+            let failure = classify(Error::Io(kind.into()));
+            assert!(matches!(failure, CallFailure::MayBeDone(_)), "{}", failure.reason());
+        }
+    }
+
+    #[test]
+    fn only_what_is_certainly_no_gateway_has_done_nothing() {
+        let https = "<title>400 The plain HTTP request was sent to HTTPS port</title>";
+        for (status, content, expected) in [
+            (400, https, false),
+            (400, "<title>400 Bad Request</title>", true),
+            (404, "404 page not found\n", false),
+            // of a proxy, perhaps after etcd has done it
+            (404, "<title>404 Not Found</title>", true),
+            (421, "etcd received your request, but the Host header was unrecognized.", false),
+            (502, "", true),
+            (200, "{}", true),
+        ] {
+            let failure = refusal(status, content.as_bytes());
+            let may_be_done = matches!(failure, CallFailure::MayBeDone(_));
+            assert_eq!(may_be_done, expected, "{status} {content}");
+        }
     }
 
     #[test]
