@@ -123,7 +123,7 @@ impl Names {
         };
         let started = thread::Builder::new().name("names".to_owned()).spawn(run);
         started.map_err(|_| {
-            let reason = "the system refuses a thread; raise the limit of processes (ulimit -u, \
+            let reason = "the system refuses a thread (raise the limit of processes: ulimit -u, \
                           TasksMax=)";
             Error::Other(reason.into())
         })?;

@@ -336,17 +336,17 @@ fn what_is_no_gateway_of_etcd_is_said_to_be_none_and_another_member_is_asked() {
     };
     let error = |status| format!("HTTP/1.1 {status} \r\nContent-Length: 0\r\n\r\n");
     let https = "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
-    let tls = "the service speaks none, so give etcd a URL without it as well, such as \
-               --listen-client-urls=http://127.0.0.1:2379";
-    let closes = format!("closes the connection without an answer, as a port with TLS does: {tls}");
-    let tls = format!("wants TLS: {tls}");
-    let other = "answers what etcd does not: another server may have this port".to_owned();
+    let tls = "(the service speaks none: add a URL without it to --listen-client-urls of etcd, \
+               such as http://127.0.0.1:2379)";
+    let closes = format!("closes the connection without an answer, as a port with TLS does {tls}");
+    let tls = format!("wants TLS {tls}");
+    let other = "answers what etcd does not (another server may have this port)".to_owned();
     let unknown = |status| {
-        format!("answers {status} and what etcd does not: another server may have this port")
+        format!("answers {status} and what etcd does not (another server may have this port)")
     };
-    let host = "takes no requests for this name: add it to --host-whitelist of etcd".to_owned();
-    let gateway = "has no JSON gateway at this port: give the one for clients, which is 2379 and \
-                   not 2380, and start etcd without --enable-grpc-gateway=false"
+    let host = "takes no requests for this name (add it to --host-whitelist of etcd)".to_owned();
+    let gateway = "has no JSON gateway at this port (give the one for clients, 2379 and not \
+                   2380, and start etcd without --enable-grpc-gateway=false)"
         .to_owned();
     let answered = [
         // as etcd does where it wants TLS

@@ -35,11 +35,11 @@ const PAUSE: Duration = Duration::from_millis(50);
 const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// What to do about a member that wants TLS.
-const TLS_FIX: &str = "the service speaks none, so give etcd a URL without it as well, such as \
-                       --listen-client-urls=http://127.0.0.1:2379";
+const TLS_FIX: &str = "(the service speaks none: add a URL without it to --listen-client-urls \
+                       of etcd, such as http://127.0.0.1:2379)";
 
 /// What to do about a server that is not etcd's gateway.
-const PORT_FIX: &str = "another server may have this port";
+const PORT_FIX: &str = "(another server may have this port)";
 
 /// Asks the members of etcd.
 pub(super) struct Gateway {
@@ -358,7 +358,7 @@ fn classify(error: Error) -> CallFailure {
         }
         // The only such error is of the look-up of names.
         Error::Other(error) => CallFailure::NotDone(format!("is not looked up: {error}")),
-        Error::TlsRequired => CallFailure::NotDone(format!("wants TLS: {TLS_FIX}")),
+        Error::TlsRequired => CallFailure::NotDone(format!("wants TLS {TLS_FIX}")),
         Error::Timeout(Timeout::Connect) => {
             CallFailure::NotDone("does not answer in time".to_owned())
         }
@@ -367,12 +367,12 @@ fn classify(error: Error) -> CallFailure {
         }
         Error::Timeout(_) => CallFailure::MayBeDone("does not answer in time".to_owned()),
         Error::Io(error) if error.kind() == outbound::UNANSWERED => CallFailure::MayBeDone(
-            format!("closes the connection without an answer, as a port with TLS does: {TLS_FIX}"),
+            format!("closes the connection without an answer, as a port with TLS does {TLS_FIX}"),
         ),
         Error::Io(_) => CallFailure::MayBeDone("breaks the connection".to_owned()),
         error => {
             log::debug!("{error}");
-            CallFailure::MayBeDone(format!("answers what etcd does not: {PORT_FIX}"))
+            CallFailure::MayBeDone(format!("answers what etcd does not {PORT_FIX}"))
         }
     }
 }
@@ -405,18 +405,18 @@ fn stranger(status: u16, content: &[u8]) -> CallFailure {
     match (status, String::from_utf8_lossy(content)) {
         // Go's servers say "Client sent an HTTP request to an HTTPS server", and nginx the same.
         (400, text) if text.contains("HTTPS") => {
-            CallFailure::NotDone(format!("wants TLS: {TLS_FIX}"))
+            CallFailure::NotDone(format!("wants TLS {TLS_FIX}"))
         }
         // etcd's own answer where it has no such resource
         (404, text) if text == "404 page not found\n" => CallFailure::NotDone(
-            "has no JSON gateway at this port: give the one for clients, which is 2379 and not \
-             2380, and start etcd without --enable-grpc-gateway=false"
+            "has no JSON gateway at this port (give the one for clients, 2379 and not 2380, and \
+             start etcd without --enable-grpc-gateway=false)"
                 .to_owned(),
         ),
         (421, _) => CallFailure::NotDone(
-            "takes no requests for this name: add it to --host-whitelist of etcd".to_owned(),
+            "takes no requests for this name (add it to --host-whitelist of etcd)".to_owned(),
         ),
-        _ => CallFailure::MayBeDone(format!("answers {status} and what etcd does not: {PORT_FIX}")),
+        _ => CallFailure::MayBeDone(format!("answers {status} and what etcd does not {PORT_FIX}")),
     }
 }
 
