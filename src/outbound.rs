@@ -210,7 +210,11 @@ impl<T: Transport> Guarded<T> {
             Err(Error::Io(error)) => error.kind() == ErrorKind::ConnectionReset,
             Err(_) => false,
         };
-        if is_closed { Err(io::Error::from(UNANSWERED).into()) } else { result }
+        if is_closed {
+            let text = "it closes the connection without an answer";
+            return Err(io::Error::new(UNANSWERED, text).into());
+        }
+        result
     }
 }
 
