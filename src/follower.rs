@@ -239,6 +239,9 @@ fn reason(error: Error) -> String {
     match error {
         Error::Timeout(_) => "it does not answer in time".to_owned(),
         Error::HostNotFound => "its name is not known".to_owned(),
+        // The only such error is of the look-up of names. Leaves out the prefix that ureq puts
+        // before it, and before the next.
+        Error::Other(error) => format!("its name is not looked up: {error}"),
         Error::BodyExceedsLimit(_) => {
             format!("its list is longer than {} MiB", LIST_BYTES_MAX / 1024 / 1024)
         }
@@ -247,7 +250,6 @@ fn reason(error: Error) -> String {
             log::debug!("{error}");
             "its answer is malformed".to_owned()
         }
-        // Leaves out the prefix that ureq puts before this error.
         Error::Io(error) => match error.to_string() {
             // For the sources, see `main`.
             text if outbound::is_unknown_name(&error) => format!(

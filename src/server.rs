@@ -19,9 +19,11 @@
 //!   list. It waits for etcd.
 //! - **The follower**, with `--follow`, asks the other service, and submits its list. It waits for
 //!   that service and for the writer.
+//! - **names**, once a host has to be found by its name, looks up names one after the other. It
+//!   waits for the DNS; who asks waits no longer than for any other step (`outbound`).
 //! - **log** writes log lines. It waits for its channel and for standard error.
 //!
-//! All but main and log are threads of one pool. Those that run for good have names of their own,
+//! All but main, names and log are threads of one pool. Those that run for good have names of their own,
 //! such as worker-0. A stop has one more, for a tenth of a second.
 //!
 //! A worker waits for no client, no disk, and no other thread, except for the moment that a lock is
@@ -63,6 +65,7 @@
 //! - `ColorList::envelope` * and `Representation::tag` *: each is made once. A worker makes only
 //!   those of short lists (`SharedList::ready_envelope`).
 //! - `Inbox::mail`: what other threads have posted.
+//! - `Names::thread`: the channel to names.
 //! - `StorageStatus::current`: whether saving works.
 //! - `FollowStatus::answers` *: how the service that is followed answers.
 //!

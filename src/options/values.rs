@@ -89,15 +89,21 @@ pub(crate) struct EtcdPlace {
 }
 
 impl DataPlace {
-    /// Whatever does not begin with `etcd:` is a file.
+    /// Whatever begins neither as a URL nor with `etcd:` is a file.
     pub(super) fn parse(path: PathBuf) -> Result<Self, &'static str> {
-        const FORM: &str = "give the members of etcd and a key, as in etcd://127.0.0.1:2379/colors \
-                            or etcd://10.0.0.1,10.0.0.2:2379/colors (port 2379 if left out), or \
-                            write a file of such a name as ./etcd:";
-        if !path.as_os_str().as_encoded_bytes().starts_with(b"etcd:") {
+        const FORM: &str = "give the members of etcd, without TLS, and a key, as in \
+                            etcd://127.0.0.1:2379/colors or \
+                            etcd://10.0.0.1,10.0.0.2:2379/colors (port 2379 if left out), or write \
+                            a file of such a name with ./ before it";
+        let text = path.to_string_lossy();
+        let is_file = text.split_once(':').is_none_or(|(scheme, rest)| {
+            let scheme = scheme.to_ascii_lowercase();
+            scheme != "etcd" && !(is_scheme(&scheme) && rest.starts_with("//"))
+        });
+        if is_file {
             return Ok(Self::File(path));
         }
-        let place = path.to_str().and_then(|text| text.strip_prefix("etcd://"));
+        let place = text.strip_prefix("etcd://");
         let (members, key) = place.and_then(|place| place.split_once('/')).ok_or(FORM)?;
         let members = members.split(',').map(parse_member).collect::<Option<_>>().ok_or(FORM)?;
         let is_key = |c: char| c.is_ascii_graphic() && !"?#".contains(c);
@@ -346,6 +352,13 @@ mod tests {
         for text in [
             "etcd:",
             "etcd:a",
+            "ETCD://a/k",
+            "Etcd:a",
+            "etcds://a/k",
+            "https://a/k",
+            "http://a:2379/k",
+            "unix:///a",
+            "sqlite://a",
             "etcd://",
             "etcd:///k",
             "etcd://a",
@@ -369,7 +382,9 @@ mod tests {
                 "{text}"
             );
         }
-        assert_eq!(parse("./etcd:a"), Ok(DataPlace::File("./etcd:a".into())));
+        for text in ["./etcd:a", "./etcds://a/k", "c:/colors.db", "a:b", "1://a"] {
+            assert_eq!(parse(text), Ok(DataPlace::File(text.into())));
+        }
     }
 
     #[test]

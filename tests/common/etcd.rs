@@ -110,6 +110,11 @@ impl Etcd {
         self.members[number].client
     }
 
+    /// Where a member listens for the others.
+    pub(crate) fn peer(&self, number: usize) -> SocketAddr {
+        self.members[number].peer
+    }
+
     /// The number of the member that leads.
     pub(crate) fn leader(&self) -> usize {
         let is_leader = |number: &usize| {

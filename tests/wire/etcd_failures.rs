@@ -3,15 +3,19 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::Signal;
+use rustix::process::{Signal, geteuid};
 
 use crate::common::etcd::Etcd;
-use crate::common::harness::{Server, colors, run, stored, wait_until};
+use crate::common::harness::{
+    Scratch, Server, colors, is_installed, own_environment, run, stored, wait_until,
+};
 use crate::wire::waiting::wait_on;
 
 const SEED: &str = r##"[{"name":"red","value":"#f00"}]"##;
@@ -100,8 +104,8 @@ fn hold_requests(
 /// Passes requests on to etcd. Once it `fills`, answers each commit as an etcd that reaches its
 /// quota by it: etcd has made the commit then.
 fn refuse_for_space(listener: &TcpListener, etcd: SocketAddr, fills: &'static AtomicBool) {
-    const REFUSAL: &str = "HTTP/1.1 429 Too Many Requests\r\nContent-Length: 62\r\n\r\n\
-                           {\"error\":\"etcdserver: mvcc: database space exceeded\",\"code\":8}";
+    const REFUSAL: &str = "HTTP/1.1 429 Too Many Requests\r\nContent-Length: 64\r\n\r\n\
+                           {\"code\":8,\"message\":\"etcdserver: mvcc: database space exceeded\"}";
     for client in listener.incoming() {
         let (mut client, mut upstream) = (client.unwrap(), TcpStream::connect(etcd).unwrap());
         let (mut answers, mut to_client) =
@@ -234,6 +238,35 @@ fn a_leader_that_is_killed_or_stopped_costs_no_acknowledged_change() {
 }
 
 #[test]
+fn a_member_whose_name_cannot_be_looked_up_for_want_of_a_thread_has_failed() {
+    if !is_installed("prlimit") || !geteuid().is_root() {
+        return;
+    }
+    let Some(mut etcd) = Etcd::start(1) else { return };
+    let member = etcd.member(0);
+    // root has no such limit; the processes of this user are those of this test
+    let user = 0x4100_0000 + std::process::id();
+    let scratch = Scratch::for_all_users();
+    let place = format!("etcd://{member},localhost:{}/colors", member.port());
+    let mut command = own_environment(scratch.file("colors"));
+    command.args(["--listen", "127.0.0.1:0", "--data", &place]).current_dir(&scratch.0);
+    command.stderr(Stdio::piped()).uid(user).gid(user);
+    let server = Server::spawn(command);
+    let mut limit = Command::new("prlimit");
+    limit.args(["--nproc=1", "--pid", &server.pid().to_string()]).uid(user).gid(user);
+    assert_eq!(run(&mut limit).0, Some(0));
+    etcd.kill(0);
+    let reason =
+        format!("localhost:{} is not looked up: the system refuses a thread", member.port());
+    wait_until("it is said", || server.ask("GET", "/health", "").content.contains(&reason));
+    etcd.start_member(0);
+    wait_until("it works again", || server.ask("GET", "/health", "").status == 200);
+    server.ask("POST", "/colors", r#"{"name":"a","value":""}"#).expect_status(201);
+    let log = server.stop();
+    assert!(!log.contains("panicked"), "{log}");
+}
+
+#[test]
 fn without_a_majority_reads_go_on_and_changes_fail_until_there_is_one() {
     let Some(mut etcd) = Etcd::start(3) else { return };
     let url = etcd.url("colors");
@@ -273,43 +306,80 @@ fn without_a_majority_reads_go_on_and_changes_fail_until_there_is_one() {
     assert!(log.contains("[INFO] changes are saved again"), "{log}");
 }
 
+/// Answers each request with this, and closes the connection. `None`: does not answer.
+fn answer_all(answer: Option<String>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        let mut held = Vec::new();
+        for client in listener.incoming() {
+            let mut client = client.unwrap();
+            let Some(answer) = &answer else {
+                held.push(client);
+                continue;
+            };
+            let _ = client.read(&mut [0; 4096]);
+            let _ = client.write_all(answer.as_bytes());
+            let _ = client.shutdown(Shutdown::Both);
+        }
+    });
+    address
+}
+
 #[test]
-fn what_is_no_etcd_is_said_to_be_none_and_another_member_is_asked() {
+fn what_is_no_gateway_of_etcd_is_said_to_be_none_and_another_member_is_asked() {
     let Some(etcd) = Etcd::start(1) else { return };
-    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n";
-    for (answer, reason) in [
-        (String::new(), "breaks the connection"),
-        ("x".repeat(1000), "answers what etcd does not"),
-        (format!("{head}Content-Length: 2\r\n\r\n{{}}"), "answers what etcd does not"),
-        (format!("{head}Content-Length: 5\r\n\r\n[1,2]"), "answers what etcd does not"),
-        (format!("{head}Content-Length: 50\r\n\r\n{{\"header\":"), "the connection"),
-        ("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_owned(), "answers what etcd"),
-        ("nothing, and for long".to_owned(), "does not answer in time"),
-    ] {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        thread::spawn(move || {
-            let mut held = Vec::new();
-            for client in listener.incoming() {
-                let mut client = client.unwrap();
-                if answer.starts_with("nothing") {
-                    held.push(client);
-                    continue;
-                }
-                let _ = client.read(&mut [0; 4096]);
-                let _ = client.write_all(answer.as_bytes());
-                let _ = client.shutdown(Shutdown::Both);
-            }
-        });
-        wait_until(reason, || {
-            let (code, _, error) =
-                run(&mut colors(&["--check", "--data", &format!("etcd://{address}/a")]));
-            assert_eq!(code, Some(1), "{error}");
-            assert!(error.contains(&format!("etcd does not answer: {address} ")), "{error}");
-            error.contains(reason)
-        });
-        let both = format!("etcd://{address},{}/colors", etcd.member(0));
-        let server = Server::with_data(SEED, &both, &[]);
-        server.ask("PUT", "/colors/red", "{}").expect_status(200);
-    }
+    let Some(plain) = Etcd::start_with(1, &["--enable-grpc-gateway=false"]) else { return };
+    let json = |length, content: &str| {
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length:";
+        format!("{head} {length}\r\n\r\n{content}")
+    };
+    let error = |status| format!("HTTP/1.1 {status} \r\nContent-Length: 0\r\n\r\n");
+    let https = "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
+    let tls = "(the service speaks none: add a URL without it to --listen-client-urls of etcd, \
+               such as http://127.0.0.1:2379)";
+    let closes = format!("closes the connection without an answer, as a port with TLS does {tls}");
+    let tls = format!("wants TLS {tls}");
+    let other = "answers what etcd does not (another server may have this port)".to_owned();
+    let unknown = |status| {
+        format!("answers {status} and what etcd does not (another server may have this port)")
+    };
+    let host = "takes no requests for this name (add it to --host-whitelist of etcd)".to_owned();
+    let gateway = "has no JSON gateway at this port (give the one for clients, 2379 and not \
+                   2380, and start etcd without --enable-grpc-gateway=false)"
+        .to_owned();
+    let answered = [
+        // as etcd does where it wants TLS
+        (String::new(), closes),
+        // an alert: unexpected_message
+        ("\x15\x03\x01\0\x02\x02\x0a".to_owned(), tls.clone()),
+        (https.to_owned(), tls),
+        ("x".repeat(1000), other),
+        (json(2, "{}"), unknown(200)),
+        (json(5, "[1,2]"), unknown(200)),
+        (json(50, r#"{"header":"#), "breaks the connection".to_owned()),
+        (error(404), unknown(404)),
+        (error(502), unknown(502)),
+        (error(421), host),
+    ]
+    .map(|(answer, reason)| (answer_all(Some(answer)), reason));
+    let silent = (answer_all(None), "does not answer in time".to_owned());
+    let ports = [plain.member(0), plain.peer(0)].map(|address| (address, gateway.clone()));
+    let etcd = etcd.member(0);
+    thread::scope(|scope| {
+        for (address, reason) in answered.into_iter().chain([silent]).chain(ports) {
+            scope.spawn(move || {
+                let error = format!("etcd does not answer: {address} {reason}\n");
+                wait_until(&error, || {
+                    let place = format!("etcd://{address}/a");
+                    let (code, _, log) = run(&mut colors(&["--check", "--data", &place]));
+                    assert_eq!(code, Some(1), "{log}");
+                    log.ends_with(&error)
+                });
+                let both = format!("etcd://{address},{etcd}/colors");
+                let server = Server::with_data(SEED, &both, &[]);
+                server.ask("PUT", "/colors/red", "{}").expect_status(200);
+            });
+        }
+    });
 }

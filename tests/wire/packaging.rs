@@ -386,7 +386,7 @@ fn the_script_for_procd_has_it_start_the_service_with_the_options() {
 }
 
 const CI_SCRIPTS: &str =
-    "boot container dist emulated foreign fuzz install package run schemathesis";
+    "boot container dist emulated foreign fuzz install newer_etcd package run schemathesis";
 
 #[test]
 fn the_shell_scripts_are_clean() {

@@ -48,6 +48,13 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// [`RANGE_KEYS_MAX`](super::position::RANGE_KEYS_MAX).
 const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
+/// What to do about a member that wants TLS.
+const TLS_FIX: &str = "(the service speaks none: add a URL without it to --listen-client-urls \
+                       of etcd, such as http://127.0.0.1:2379)";
+
+/// What to do about a server that is not etcd's gateway.
+const PORT_FIX: &str = "(another server may have this port)";
+
 /// Asks the members of etcd.
 pub(super) struct Gateway {
     agent: Agent,
@@ -409,10 +416,9 @@ impl Gateway {
         let content = response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
         let content = content.map_err(classify)?;
         if response.status() != 200 {
-            return Err(refusal(&content));
+            return Err(refusal(response.status().as_u16(), &content));
         }
-        let malformed = |_| CallFailure::MayBeDone("answers what etcd does not".to_owned());
-        serde_json::from_slice(&content).map_err(malformed)
+        serde_json::from_slice(&content).map_err(|_| stranger(200, &content))
     }
 }
 
@@ -420,12 +426,18 @@ impl Gateway {
 /// answer: the log gets a line for each reason that differs from the one before.
 fn classify(error: Error) -> CallFailure {
     let is_unknown = |error: &Error| match error {
-        Error::HostNotFound | Error::Timeout(Timeout::Resolve) => true,
+        Error::HostNotFound => true,
         Error::Io(error) => outbound::is_unknown_name(error),
         _ => false,
     };
     match error {
         error if is_unknown(&error) => CallFailure::NotDone("is not known by its name".to_owned()),
+        Error::Timeout(Timeout::Resolve) => {
+            CallFailure::NotDone("is not found by its name in time".to_owned())
+        }
+        // The only such error is of the look-up of names.
+        Error::Other(error) => CallFailure::NotDone(format!("is not looked up: {error}")),
+        Error::TlsRequired => CallFailure::NotDone(format!("wants TLS {TLS_FIX}")),
         Error::Timeout(Timeout::Connect) => {
             CallFailure::NotDone("does not answer in time".to_owned())
         }
@@ -433,23 +445,27 @@ fn classify(error: Error) -> CallFailure {
             CallFailure::NotDone("refuses the connection".to_owned())
         }
         Error::Timeout(_) => CallFailure::MayBeDone("does not answer in time".to_owned()),
+        Error::Io(error) if error.kind() == outbound::UNANSWERED => CallFailure::MayBeDone(
+            format!("closes the connection without an answer, as a port with TLS does {TLS_FIX}"),
+        ),
         Error::Io(_) => CallFailure::MayBeDone("breaks the connection".to_owned()),
         error => {
             log::debug!("{error}");
-            CallFailure::MayBeDone("answers what etcd does not".to_owned())
+            CallFailure::MayBeDone(format!("answers what etcd does not {PORT_FIX}"))
         }
     }
 }
 
-/// What an answer with an error says. The codes are those of gRPC.
-fn refusal(content: &[u8]) -> CallFailure {
+/// What an answer with an error says. The codes are those of gRPC. Those of etcd 3.4 have the
+/// message twice, as `error` as well.
+fn refusal(status: u16, content: &[u8]) -> CallFailure {
     #[derive(Deserialize)]
     struct Refusal {
-        error: String,
+        message: String,
         code: u32,
     }
-    let Ok(Refusal { error, code }) = serde_json::from_slice(content) else {
-        return CallFailure::MayBeDone("answers what etcd does not".to_owned());
+    let Ok(Refusal { message: error, code }) = serde_json::from_slice(content) else {
+        return stranger(status, content);
     };
     match code {
         // RESOURCE_EXHAUSTED stands for three things.
@@ -463,6 +479,26 @@ fn refusal(content: &[u8]) -> CallFailure {
         // CANCELLED, UNKNOWN, DEADLINE_EXCEEDED, INTERNAL, UNAVAILABLE: it may have been done.
         1 | 2 | 4 | 13 | 14 => CallFailure::MayBeDone(format!("answers {error:?}")),
         _ => CallFailure::Final(EtcdError::Refused(error)),
+    }
+}
+
+/// What an answer looks like that is none of etcd's gateway.
+fn stranger(status: u16, content: &[u8]) -> CallFailure {
+    match (status, String::from_utf8_lossy(content)) {
+        // Go's servers say "Client sent an HTTP request to an HTTPS server", and nginx the same.
+        (400, text) if text.contains("HTTPS") => {
+            CallFailure::NotDone(format!("wants TLS {TLS_FIX}"))
+        }
+        // etcd's own answer where it has no such resource
+        (404, text) if text == "404 page not found\n" => CallFailure::NotDone(
+            "has no JSON gateway at this port (give the one for clients, 2379 and not 2380, and \
+             start etcd without --enable-grpc-gateway=false)"
+                .to_owned(),
+        ),
+        (421, _) => CallFailure::NotDone(
+            "takes no requests for this name (add it to --host-whitelist of etcd)".to_owned(),
+        ),
+        _ => CallFailure::MayBeDone(format!("answers {status} and what etcd does not {PORT_FIX}")),
     }
 }
 
@@ -480,11 +516,50 @@ mod tests {
             Error::Io(ErrorKind::ConnectionRefused.into()),
             Error::Timeout(Timeout::Resolve),
             Error::Timeout(Timeout::Connect),
+            Error::TlsRequired,
+            Error::Other("the system refuses a thread".into()),
         ] {
             let failure = classify(error);
             assert!(matches!(failure, CallFailure::NotDone(_)), "{}", failure.reason());
         }
-        let failure = classify(Error::Io(ErrorKind::ConnectionReset.into()));
-        assert!(matches!(failure, CallFailure::MayBeDone(_)), "{}", failure.reason());
+        for kind in [ErrorKind::ConnectionReset, outbound::UNANSWERED] {
+            let failure = classify(Error::Io(kind.into()));
+            assert!(matches!(failure, CallFailure::MayBeDone(_)), "{}", failure.reason());
+        }
+    }
+
+    #[test]
+    fn only_what_is_certainly_no_gateway_has_done_nothing() {
+        let https = "<title>400 The plain HTTP request was sent to HTTPS port</title>";
+        for (status, content, expected) in [
+            (400, https, false),
+            (400, "<title>400 Bad Request</title>", true),
+            (404, "404 page not found\n", false),
+            // of a proxy, perhaps after etcd has done it
+            (404, "<title>404 Not Found</title>", true),
+            (421, "etcd received your request, but the Host header was unrecognized.", false),
+            (502, "", true),
+            (200, "{}", true),
+        ] {
+            let failure = refusal(status, content.as_bytes());
+            let may_be_done = matches!(failure, CallFailure::MayBeDone(_));
+            assert_eq!(may_be_done, expected, "{status} {content}");
+        }
+    }
+
+    #[test]
+    fn an_error_is_read_in_the_form_of_each_version() {
+        let text = "etcdserver: mvcc: database space exceeded";
+        for answer in [
+            // 3.4.23
+            format!(r#"{{"error":"{text}","message":"{text}","code":8}}"#),
+            // 3.5.16 of Debian 13
+            format!(r#"{{"code":8, "message":"{text}"}}"#),
+            // 3.6
+            format!(r#"{{"code":8,"message":"{text}","details":[]}}"#),
+        ] {
+            let failure = refusal(429, answer.as_bytes());
+            assert!(matches!(failure, CallFailure::Final(EtcdError::NoSpace)), "{answer}");
+        }
     }
 }
