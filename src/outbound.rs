@@ -66,9 +66,9 @@ static NAMES: Names = Names::new(|name| Ok(name.to_socket_addrs()?.collect()));
 /// Most addresses of a name that are tried: [`ResolvedSocketAddrs`] has room for no more.
 const ADDRESSES_MAX: usize = 16;
 
-/// Most questions that wait while a name is looked up. The writer and the watch ask, or the
-/// follower.
-const QUESTIONS_MAX: usize = 2;
+/// Most questions that wait while a name is looked up. A start asks for all members of etcd at
+/// once; otherwise the writer and the watch ask, or the follower.
+const QUESTIONS_MAX: usize = 16;
 
 type Addresses = io::Result<Vec<SocketAddr>>;
 
