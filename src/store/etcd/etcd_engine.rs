@@ -226,6 +226,20 @@ impl EtcdEngine {
         self.watched.load(Relaxed) > self.read_at
     }
 
+    /// Takes what the watch was told of. Mostly the member has it, so it is read there, which takes
+    /// a tenth of the time of [`EtcdEngine::refresh`].
+    fn take_news(&mut self, deadline: Instant) -> Result<(), EtcdError> {
+        let Self { gateway, keys, position, .. } = self;
+        let txn = position.txn(keys, Vec::new()).serializable();
+        let mut response = gateway.txn(&txn, deadline, |_| None)?;
+        if response.succeeded || position.refuse(keys, &response).is_some() {
+            // The member is behind the one that is watched, or has another list.
+            return self.refresh(deadline).map(drop);
+        }
+        self.read_at = response.revision();
+        self.take(response.take_found(1), deadline)
+    }
+
     /// The list of the position, unless it is the one that is known.
     fn refreshed(&mut self, known: &ColorList) -> Option<Refresh> {
         let list = self.position.list.clone();
@@ -257,7 +271,7 @@ impl Engine for EtcdEngine {
         sleep(self.paused_until.saturating_duration_since(Instant::now()));
         let deadline = save.oldest.map_or(save.begun + POLL_TIME, |oldest| oldest + SAVE_TIME);
         if self.has_news() {
-            self.refresh(deadline)?;
+            self.take_news(deadline)?;
         }
         if self.is_fence_due {
             self.put(&self.position.list.clone(), Purpose::Fence, deadline)?;
@@ -268,8 +282,11 @@ impl Engine for EtcdEngine {
     }
 
     fn poll(&mut self, known: &ColorList) -> Result<Option<Refresh>, StorageError> {
-        if self.has_news() || self.answered.elapsed() > ANSWERED_TIME {
-            self.refresh(Instant::now() + POLL_TIME)?;
+        let deadline = Instant::now() + POLL_TIME;
+        if self.has_news() {
+            self.take_news(deadline)?;
+        } else if self.answered.elapsed() > ANSWERED_TIME {
+            self.refresh(deadline)?;
         }
         Ok(self.refreshed(known))
     }

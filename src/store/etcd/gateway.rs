@@ -206,6 +206,17 @@ impl CallFailure {
     }
 }
 
+impl Txn {
+    /// The same, if it only reads, of what the member has: without a round among the members, and
+    /// perhaps old.
+    pub(super) fn serializable(mut self) -> Self {
+        for request in self.success.iter_mut().chain(&mut self.failure) {
+            request["request_range"]["serializable"] = true.into();
+        }
+        self
+    }
+}
+
 impl TxnResponse {
     /// The revision of etcd behind the transaction: if it has put something, that in which it did.
     pub(super) fn revision(&self) -> i64 {
