@@ -81,6 +81,7 @@
 //!   - `conditions`: entity tags, and If-Match and If-None-Match on them
 //!   - `pool`: the threads, and their names
 //!   - `outbound`: requests to other servers, and their time-outs
+//!   - `secret_file`: files that have secrets
 //!   - `random`: ids that no other process has
 //!   - `signals`: stop the service, or have tokens read again
 //!   - `service_manager`: what systemd is told, heartbeats for its watchdog included
@@ -147,6 +148,7 @@ mod outbound;
 mod pool;
 mod random;
 mod representation;
+mod secret_file;
 mod server;
 mod service;
 mod service_manager;
