@@ -54,6 +54,7 @@
 //!   - `etcd/format`: the values in etcd
 //!   - `etcd/watch`: notices the commits of other services
 //!   - `etcd/gateway`: asks the members of etcd
+//!   - `etcd/user`: as whom they are asked
 //!   - `etcd/error`: why etcd cannot be used
 //!   - `storage_status`: whether changes can be saved
 //!   - `sqlite`: which of the files below one needs for what, and the locks on FILE
@@ -281,7 +282,7 @@ fn log_advice(
     is_activated: bool,
     loaded: Option<LoadedTokens>,
 ) {
-    options.warnings.iter().for_each(|warning| log::warn!("{warning}"));
+    log_warnings(options);
     if is_activated {
         log::info!("the service manager hands over the sockets: --listen does nothing");
     }
@@ -300,6 +301,15 @@ fn log_advice(
     }
 }
 
+/// Logs what is wrong with options, and does not prevent a start.
+fn log_warnings(options: &Options) {
+    options.warnings.iter().for_each(|warning| log::warn!("{warning}"));
+    let file = options.etcd_user_file.as_deref();
+    // It was read before.
+    let read = file.and_then(|file| secret_file::read("etcd user file", file).ok());
+    read.and_then(|(_, warning)| warning).iter().for_each(|warning| log::warn!("{warning}"));
+}
+
 /// `--check`: reads what a start would read, and fails if that would make the start fail. Listens
 /// nowhere, and changes no list.
 fn check(options: &Options) -> Result<(), Failure> {
@@ -309,7 +319,7 @@ fn check(options: &Options) -> Result<(), Failure> {
         server::check_endpoint(endpoint)
             .map_err(|error| Failure::Listen(endpoint.to_string(), error))?;
     }
-    options.warnings.iter().for_each(|warning| log::warn!("{warning}"));
+    log_warnings(options);
     writeln!(io::stdout(), "the options are fine: {colors}").map_err(Failure::Output)
 }
 

@@ -149,7 +149,8 @@ fn origin(seed: Option<String>, is_seed_given: bool) -> String {
 }
 
 fn read_etcd(place: &EtcdPlace) -> Result<EtcdKey, Failure> {
-    EtcdKey::read(&place.members, &place.key).map_err(|error| unusable_etcd(place, error))
+    EtcdKey::read(&place.members, place.user_file.as_deref(), &place.key)
+        .map_err(|error| unusable_etcd(place, error))
 }
 
 fn unusable_etcd(place: &EtcdPlace, error: EtcdError) -> Failure {

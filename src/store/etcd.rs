@@ -8,6 +8,7 @@
 //! | what do the values in etcd look like? | `format` |
 //! | how are other services' commits noticed at once? | `watch` |
 //! | how is one member of etcd asked after the other? | `gateway` |
+//! | as whom is it asked? | `user` |
 //! | why can etcd not be used? | `error` |
 //!
 //! # Keys
@@ -48,6 +49,7 @@ mod etcd_engine;
 mod format;
 mod gateway;
 mod position;
+mod user;
 mod watch;
 
 pub(crate) use error::EtcdError;

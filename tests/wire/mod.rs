@@ -7,6 +7,7 @@ mod durable;
 mod etcd;
 mod etcd_failures;
 mod etcd_histories;
+mod etcd_users;
 mod failing_disk;
 mod first_start;
 mod follow_recipes;

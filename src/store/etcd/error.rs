@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::user;
 use crate::store::StorageError;
 
 /// `Display` is for the operator.
@@ -74,7 +75,9 @@ impl fmt::Display for EtcdError {
                 "etcd takes no request of this length; start it with --max-request-bytes=1572864 \
                  or more",
             ),
-            Self::Refused(reason) => write!(f, "etcd refuses requests: {reason}"),
+            Self::Refused(reason) => {
+                write!(f, "etcd refuses requests: {reason}{}", user::advice(reason))
+            }
             Self::ListTooLong(bytes) => {
                 write!(
                     f,

@@ -1,6 +1,8 @@
 //! KEY in etcd as a storage engine: commits, what they have missed, and snapshots.
 
 use std::mem::take;
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -14,6 +16,7 @@ use super::gateway::{
     Gateway, KeyValue, STEP_TIME, Txn, WatchResponse, compare, delete_range, put, range,
 };
 use super::position::{Position, RANGE_KEYS_MAX};
+use super::user::User;
 use super::watch::LogWatch;
 use crate::random;
 use crate::store::engine::{Begun, Commit, Engine, Refresh, Save, StorageError, Written};
@@ -88,9 +91,15 @@ pub(crate) struct EtcdKey {
 }
 
 impl EtcdKey {
-    pub(crate) fn read(members: &[String], key: &str) -> Result<Self, EtcdError> {
+    /// `user`: the file of `--etcd-user-file`.
+    pub(crate) fn read(
+        members: &[String],
+        user: Option<&Path>,
+        key: &str,
+    ) -> Result<Self, EtcdError> {
         let deadline = Instant::now() + START_TIME;
-        let mut gateway = Gateway::new(members, STEP_TIME);
+        let user = user.map(User::new).transpose()?.map(Arc::new);
+        let mut gateway = Gateway::new(members, user, STEP_TIME);
         let keys = Keys(key.to_owned());
         let position = Position::read(&mut gateway, &keys, deadline)?;
         Ok(Self { gateway, keys, position, deadline })
@@ -242,7 +251,7 @@ impl EtcdEngine {
     /// finds the rest then.
     fn apply_events(&mut self) -> Result<bool, EtcdError> {
         let messages: Vec<_> = self.watched.try_iter().collect();
-        for WatchResponse { created, events } in messages {
+        for WatchResponse { created, events, .. } in messages {
             if created {
                 return Ok(true);
             }

@@ -5,6 +5,7 @@
 //! zero are left out.
 
 use std::io::{BufRead, BufReader, ErrorKind};
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,7 @@ use ureq::http::Response;
 use ureq::{Agent, Body, Error, Timeout};
 
 use super::EtcdError;
+use super::user::User;
 use crate::outbound;
 
 /// Longest time for each step of a request: to find the member by its name, to connect, to send, to
@@ -39,6 +41,8 @@ pub(super) struct Gateway {
     agent: Agent,
     /// HOST:PORT of each member.
     pub(super) members: Vec<String>,
+    /// `None` without `--etcd-user-file`.
+    pub(super) user: Option<Arc<User>>,
     /// The place of the member to ask next.
     current: usize,
     /// Why each member failed, since the last answer of any of them. Kept between calls: a call may
@@ -104,6 +108,9 @@ pub(super) struct WatchResponse {
     /// The watch has begun. What was put before has no events.
     #[serde(default)]
     pub(super) created: bool,
+    /// The watch has ended, or has not begun.
+    #[serde(default)]
+    canceled: bool,
     #[serde(default)]
     pub(super) events: Vec<WatchEvent>,
 }
@@ -150,7 +157,7 @@ pub(super) fn range(from: &str, to: &str, limit: usize) -> Value {
 }
 
 /// Why there is no answer of one member.
-enum CallFailure {
+pub(super) enum CallFailure {
     /// The member has not done what it was asked, and will not.
     NotDone(String),
     /// It may have done it, or may do it later.
@@ -186,10 +193,11 @@ impl Gateway {
     /// `piece`: the longest time for each 64 KiB of an answer, and for a shorter answer. For
     /// [`Gateway::watch`], in whose answer the next event may come at any time, that is the time of
     /// the watch.
-    pub(super) fn new(members: &[String], piece: Duration) -> Self {
+    pub(super) fn new(members: &[String], user: Option<Arc<User>>, piece: Duration) -> Self {
         Self {
             agent: outbound::agent(STEP_TIME, piece),
             members: members.to_vec(),
+            user,
             current: 0,
             reasons: vec![String::new(); members.len()],
         }
@@ -296,7 +304,15 @@ impl Gateway {
             Ok(response) if response.status() == 200 => {
                 let lines = BufReader::new(response.into_body().into_reader()).lines();
                 let messages = lines.map_while(|line| serde_json::from_str(&line.ok()?).ok());
-                messages.for_each(|Line { result }| notify(result));
+                for Line { result } in messages {
+                    // Mostly for want of a new token: the writer, which is told, will get one.
+                    let is_canceled = result.canceled;
+                    notify(result);
+                    if is_canceled {
+                        self.next_member();
+                        break;
+                    }
+                }
             }
             _ => self.next_member(),
         }
@@ -312,13 +328,23 @@ impl Gateway {
         time: Duration,
     ) -> Result<Response<Body>, Error> {
         let step = STEP_TIME.min(time);
-        let post = self.agent.post(format!("http://{}/v3/{call}", self.members[member])).config();
+        let mut post = self.agent.post(format!("http://{}/v3/{call}", self.members[member]));
+        if let Some(token) = self.user.as_ref().and_then(|user| user.token()) {
+            post = post.header("Authorization", token);
+        }
+        let post = post.config();
         let post = post.timeout_resolve(Some(step)).timeout_connect(Some(step));
         let post = post.timeout_recv_response(Some(step)).timeout_recv_body(Some(time));
-        post.build().send(request)
+        let sent = post.build().send(request);
+        // A token names an entry of etcd's log, and a member waits until it has that. If etcd was
+        // made anew, it would wait for long.
+        if let (Some(user), Err(Error::Timeout(Timeout::RecvResponse))) = (&self.user, &sent) {
+            user.set_token(None);
+        }
+        sent
     }
 
-    /// Asks one member.
+    /// Asks one member, and once more if it wants another token for that.
     fn post<T: DeserializeOwned>(
         &self,
         member: usize,
@@ -326,14 +352,30 @@ impl Gateway {
         request: &[u8],
         time: Duration,
     ) -> Result<T, CallFailure> {
+        let mut answer = self.exchange(member, call, request, time);
+        if let (Some(user), Err(CallFailure::Final(EtcdError::Refused(reason)))) =
+            (&self.user, &answer)
+            && User::lacks_token(reason)
+        {
+            user.renew(|request| self.exchange(member, "auth/authenticate", request, time))?;
+            answer = self.exchange(member, call, request, time);
+        }
+        let malformed = |_| CallFailure::MayBeDone("answers what etcd does not".to_owned());
+        serde_json::from_slice(&answer?).map_err(malformed)
+    }
+
+    /// Sends a request to one member, and gives the content of its answer.
+    fn exchange(
+        &self,
+        member: usize,
+        call: &str,
+        request: &[u8],
+        time: Duration,
+    ) -> Result<Vec<u8>, CallFailure> {
         let mut response = self.send(member, call, request, time).map_err(classify)?;
         let content = response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
         let content = content.map_err(classify)?;
-        if response.status() != 200 {
-            return Err(refusal(&content));
-        }
-        let malformed = |_| CallFailure::MayBeDone("answers what etcd does not".to_owned());
-        serde_json::from_slice(&content).map_err(malformed)
+        if response.status() == 200 { Ok(content) } else { Err(refusal(&content)) }
     }
 }
 

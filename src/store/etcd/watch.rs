@@ -31,7 +31,7 @@ impl LogWatch {
     /// Returns also what receives the messages.
     pub(super) fn new(gateway: &Gateway, keys: Keys) -> (Self, Receiver<WatchResponse>) {
         let (messages, received) = sync_channel(MESSAGES_MAX);
-        let gateway = Gateway::new(&gateway.members, WATCH_TIME);
+        let gateway = Gateway::new(&gateway.members, gateway.user.clone(), WATCH_TIME);
         (Self { gateway, keys, messages }, received)
     }
 
