@@ -89,9 +89,7 @@ pub(super) fn advice(reason: &str) -> &'static str {
     match reason.trim_start_matches("etcdserver: ") {
         "user name is empty" => "; name a file with user and password by --etcd-user-file",
         "permission denied" => "; give a role of the user readwrite for what begins with KEY/",
-        text if text.starts_with("authentication failed") => {
-            "; correct the file of --etcd-user-file"
-        }
+        _ if reason.contains("invalid user ID") => "; correct the file of --etcd-user-file",
         _ => "",
     }
 }
