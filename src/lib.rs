@@ -54,8 +54,11 @@
 //!   - `etcd/etcd_engine`: commits, what they have missed, and snapshots
 //!   - `etcd/position`: the list with its place in the log
 //!   - `etcd/format`: the values in etcd
-//!   - `etcd/watch`: notices the commits of other services
+//!   - `etcd/watch`: wakes the writer after commits of other services
+//!   - `etcd/list_id`: whose list it is
 //!   - `etcd/gateway`: asks the members of etcd
+//!   - `etcd/call_failure`: why one has not answered, and whether it may have done it
+//!   - `etcd/user`: as whom they are asked
 //!   - `etcd/error`: why etcd cannot be used
 //!   - `storage_status`: whether changes can be saved
 //!   - `sqlite`: which of the files below one needs for what, and the locks on FILE
@@ -84,6 +87,7 @@
 //!   - `conditions`: entity tags, and If-Match and If-None-Match on them
 //!   - `pool`: the threads, and their names
 //!   - `outbound`: requests to other servers, and their time-outs
+//!   - `secret_file`: files that have secrets
 //!   - `random`: ids that no other process has
 //!   - `signals`: stop the service, or have tokens read again
 //!   - `service_manager`: what systemd is told, heartbeats for its watchdog included
@@ -150,6 +154,7 @@ mod outbound;
 mod pool;
 mod random;
 mod representation;
+mod secret_file;
 mod server;
 mod service;
 mod service_manager;
@@ -279,7 +284,7 @@ fn log_advice(
     is_activated: bool,
     loaded: Option<LoadedTokens>,
 ) {
-    options.warnings.iter().for_each(|warning| log::warn!("{warning}"));
+    log_warnings(options);
     if is_activated {
         log::info!("the service manager hands over the sockets: --listen does nothing");
     }
@@ -298,6 +303,15 @@ fn log_advice(
     }
 }
 
+/// Logs what is wrong with options, and does not prevent a start.
+fn log_warnings(options: &Options) {
+    options.warnings.iter().for_each(|warning| log::warn!("{warning}"));
+    let file = options.etcd_user_file.as_deref();
+    // It was read before.
+    let read = file.and_then(|file| secret_file::read("etcd user file", file).ok());
+    read.and_then(|(_, warning)| warning).iter().for_each(|warning| log::warn!("{warning}"));
+}
+
 /// `--check`: reads what a start would read, and fails if that would make the start fail. Listens
 /// nowhere, and changes no list.
 fn check(options: &Options) -> Result<(), Failure> {
@@ -307,7 +321,7 @@ fn check(options: &Options) -> Result<(), Failure> {
         server::check_endpoint(endpoint)
             .map_err(|error| Failure::Listen(endpoint.to_string(), error))?;
     }
-    options.warnings.iter().for_each(|warning| log::warn!("{warning}"));
+    log_warnings(options);
     writeln!(io::stdout(), "the options are fine: {colors}").map_err(Failure::Output)
 }
 

@@ -77,7 +77,7 @@ fn find(place: &DataPlace) -> Result<(Box<dyn Place>, String), Failure> {
             (file.display().to_string(), FilePlace::find(file).map(|found| Box::new(found) as _))
         }
         DataPlace::Etcd(etcd) => {
-            let found = EtcdKey::find(&etcd.members, &etcd.key);
+            let found = EtcdKey::find(&etcd.members, etcd.user_file.as_deref(), &etcd.key);
             let found = found.map_err(|error| error.to_string());
             (etcd.to_string(), found.map(|found| Box::new(found) as _))
         }

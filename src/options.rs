@@ -59,6 +59,10 @@ pub(crate) struct Options {
     #[arg(value_parser = PathBufValueParser::new().try_map(DataPlace::parse))]
     pub(crate) data: Option<DataPlace>,
 
+    /// USER:PASSWORD for etcd; read again whenever it is sent
+    #[arg(long, value_name = "FILE")]
+    pub(crate) etcd_user_file: Option<PathBuf>,
+
     /// Keep a copy of the list of the service there
     #[arg(long, value_name = "URL", value_parser = parse_url)]
     pub(crate) follow: Option<String>,
@@ -153,6 +157,10 @@ impl Options {
         if options.follow_token_file.is_some() && !options.private {
             options.warnings.push(OPEN_COPY.to_owned());
         }
+        if let Some(DataPlace::Etcd(place)) = &mut options.data {
+            place.user_file.clone_from(&options.etcd_user_file);
+            options.warnings.extend(place.clear_password());
+        }
         let contradiction = || {
             let (id, reason) = options.contradiction()?;
             Some(format!("{} {reason}", given_name(&command, &matches, id)))
@@ -198,13 +206,19 @@ impl Options {
                           for the copy";
             return Some(("follow", reason));
         }
+        if self.etcd_user_file.is_some() && !matches!(self.data, Some(DataPlace::Etcd(_))) {
+            return Some(("etcd_user_file", "has no use without --data etcd://HOST:PORT/KEY"));
+        }
         None
     }
 
-    /// Whether SIGHUP is handled; otherwise it ends the process. The file of `--follow-token-file`
-    /// is read with each request, and needs no signal. But whoever changes it may send one.
+    /// Whether SIGHUP is handled; otherwise it ends the process. The files of
+    /// `--follow-token-file` and `--etcd-user-file` are read when they are sent, and need no
+    /// signal. But whoever changes them may send one.
     pub(crate) fn handles_hangup(&self) -> bool {
-        self.token_file.is_some() || self.follow_token_file.is_some()
+        self.token_file.is_some()
+            || self.follow_token_file.is_some()
+            || self.etcd_user_file.is_some()
     }
 
     pub(crate) fn worker_count(&self) -> usize {
@@ -313,7 +327,7 @@ fn given_name(command: &Command, matches: &ArgMatches, id: &str) -> String {
     let is_variable = matches.value_source(id) == Some(ValueSource::EnvVariable);
     let arg = command.get_arguments().find(|arg| arg.get_id() == id);
     let variable = arg.and_then(variable_of).filter(|_| is_variable);
-    variable.unwrap_or_else(|| format!("--{id}"))
+    variable.unwrap_or_else(|| format!("--{}", id.replace('_', "-")))
 }
 
 /// Warnings about variables that do nothing.

@@ -28,7 +28,7 @@ _colors() {
 
     case "${cmd}" in
         colors)
-            opts="-h -V --listen --unix-mode --seed --data --follow --follow-token-file --base-path --workers --max-body --request-timeout --keep-alive --read-only --token-file --private --allow-origin --allow-host --log-level --access-log --check --dump --health --help --version"
+            opts="-h -V --listen --unix-mode --seed --data --etcd-user-file --follow --follow-token-file --base-path --workers --max-body --request-timeout --keep-alive --read-only --token-file --private --allow-origin --allow-host --log-level --access-log --check --dump --health --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -64,6 +64,21 @@ _colors() {
                     return 0
                     ;;
                 --data)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                --etcd-user-file)
                     local oldifs
                     if [ -n "${IFS+x}" ]; then
                         oldifs="$IFS"

@@ -2,6 +2,7 @@ complete -c colors -l listen -d 'Or a port, or unix:PATH; repeatable' -r -f
 complete -c colors -l unix-mode -d 'Permissions of a unix socket\'s file, octal' -r -f
 complete -c colors -l seed -d 'Fills the list [default: ./seed/colors.json if there, or built in]' -r -F
 complete -c colors -l data -d 'SQLite FILE, or etcd://HOST:PORT,.../KEY, for many services' -r -F
+complete -c colors -l etcd-user-file -d 'USER:PASSWORD for etcd; read again whenever it is sent' -r -F
 complete -c colors -l follow -d 'Keep a copy of the list of the service there' -r -f
 complete -c colors -l follow-token-file -d 'Token for that service; read again whenever it is sent' -r -F
 complete -c colors -l base-path -d 'Path that everything is served below, as in /api' -r -f

@@ -1,14 +1,13 @@
 //! Tokens: reads them from their file, and checks the credentials of a request (RFC 6750). Does not
 //! decide which requests need a token. Logs no token.
 
-use std::fs::OpenOptions;
-use std::io::{self, Read as _};
+use std::io;
 use std::ops::RangeInclusive;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::http::{Challenge, Credentials};
+use crate::secret_file;
 
 /// Fewest and most characters of a token. 16 random ones of base64 are 96 bits, which are too many
 /// to guess. 512 fit the limits that proxies have for a field.
@@ -18,9 +17,6 @@ const TOKEN_LENGTH: &str = "a token has 16 to 512 characters";
 /// The rule `b64token` (RFC 6750 §2.1).
 const TOKEN_SYNTAX: &str =
     r#"a token consists of letters, digits, "-", ".", "_", "~", "+", "/", and "=" at its end"#;
-
-/// Most bytes of a token file: more than 100 tokens of any length, with names.
-const FILE_BYTES_MAX: u64 = 64 * 1024;
 
 /// Most characters of a token's name.
 const NAME_CHARACTERS_MAX: usize = 64;
@@ -59,20 +55,13 @@ impl Tokens {
     /// Reads the file and replaces all tokens by those in it. Fails, and leaves the tokens as they
     /// are, if the file cannot be read, has no token or has a malformed line.
     pub(crate) fn load(&self) -> io::Result<LoadedTokens> {
-        let (content, mode) = read(&self.file)?;
+        let (content, warning) = secret_file::read("token file", &self.file)?;
         let accepted = parse(&content).map_err(io::Error::other)?;
         let file = self.file.display();
         let count = accepted.len();
         let plural = if count == 1 { "" } else { "s" };
         *self.accepted.write().unwrap_or_else(PoisonError::into_inner) = accepted;
-        let is_open = mode & 0o077 != 0 && !is_credential(&self.file);
-        let warning = format!(
-            "others can use the token file {file}, its mode is {mode:04o}; run chmod 600 on it"
-        );
-        Ok(LoadedTokens {
-            message: format!("{count} token{plural} loaded from {file}"),
-            warning: is_open.then_some(warning),
-        })
+        Ok(LoadedTokens { message: format!("{count} token{plural} loaded from {file}"), warning })
     }
 
     /// Fails with the challenge for a request without a valid token.
@@ -107,27 +96,9 @@ impl LoadedTokens {
     }
 }
 
-/// The content of a token file, and its permissions.
-fn read(file: &Path) -> io::Result<(String, u32)> {
-    // O_NONBLOCK, since opening a FIFO would wait for a process that writes to it.
-    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
-    let file = OpenOptions::new().read(true).custom_flags(nonblocking).open(file)?;
-    let mut content = Vec::new();
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(io::Error::other("it is no regular file"));
-    }
-    let mode = metadata.permissions().mode() & 0o777;
-    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut content)?;
-    if content.len() as u64 > FILE_BYTES_MAX {
-        return Err(io::Error::other("it has more than 64 KiB"));
-    }
-    Ok((String::from_utf8_lossy(&content).into_owned(), mode))
-}
-
 /// The only token of a file, without its name. Fails if the file has none or several.
 pub(crate) fn only_token(file: &Path) -> io::Result<String> {
-    let (content, _) = read(file)?;
+    let (content, _) = secret_file::read("token file", file)?;
     match &parse(&content).map_err(io::Error::other)?[..] {
         [_] => {
             let token =
@@ -142,14 +113,6 @@ pub(crate) fn only_token(file: &Path) -> io::Result<String> {
 fn token_lines(content: &str) -> impl Iterator<Item = (&str, i32)> {
     let lines = content.lines().map(str::trim_ascii).zip(1..);
     lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'))
-}
-
-/// Whether the file is a credential from systemd (systemd.exec(5)). An access control list lets the
-/// service's user read it. The mask of that list looks like permissions of the group (acl(5)), but
-/// the directory keeps all other users out.
-fn is_credential(file: &Path) -> bool {
-    std::env::var_os("CREDENTIALS_DIRECTORY")
-        .is_some_and(|directory| file.parent() == Some(Path::new(&directory)))
 }
 
 /// The tokens of a file: one per line, with or without a name before it. A line that begins with

@@ -10,6 +10,8 @@
 //! | how are other services' commits noticed at once? | `watch` |
 //! | whose list is it? | `list_id` |
 //! | how is one member of etcd asked after the other? | `gateway` |
+//! | why has one not answered, and may it have done it? | `call_failure` |
+//! | as whom is it asked? | `user` |
 //! | why can etcd not be used? | `error` |
 //!
 //! # Keys
@@ -45,6 +47,7 @@
 //!   before the previous snapshot.
 //! - **The first start** puts snapshot and entry 0 if there is no `KEY/list`.
 
+mod call_failure;
 mod error;
 mod etcd_engine;
 mod etcd_key;
@@ -52,6 +55,7 @@ mod format;
 mod gateway;
 mod list_id;
 mod position;
+mod user;
 mod watch;
 
 use error::EtcdError;

@@ -94,6 +94,27 @@ impl Etcd {
         wait_until("the member is healthy", || self.is_healthy(number));
     }
 
+    /// Makes users: `root`, and `colors` with the rights of a role of this name for what begins
+    /// with a key. Each has its name as the password.
+    pub(crate) fn add_users(&self, prefix: &str) {
+        for line in [
+            "user add root:root".to_owned(),
+            "user grant-role root root".to_owned(),
+            "user add colors:colors".to_owned(),
+            "role add colors".to_owned(),
+            format!("role grant-permission --prefix colors readwrite {prefix}"),
+            "user grant-role colors colors".to_owned(),
+            "auth enable".to_owned(),
+        ] {
+            self.etcdctl(&line.split(' ').collect::<Vec<_>>());
+        }
+    }
+
+    /// Removes what a member has on disk, which does not run.
+    pub(crate) fn wipe(&self, number: usize) {
+        std::fs::remove_dir_all(self.scratch.file(&format!("m{number}"))).unwrap();
+    }
+
     /// Kills a member, and waits for its end.
     pub(crate) fn kill(&mut self, number: usize) {
         let mut process = self.members[number].process.take().expect("it runs");

@@ -8,6 +8,7 @@ mod etcd;
 mod etcd_failures;
 mod etcd_histories;
 mod etcd_lists;
+mod etcd_users;
 mod failing_disk;
 mod first_start;
 mod follow_recipes;

@@ -217,6 +217,7 @@ fn a_usage_error_exits_with_2_and_says_what_to_give() {
         ("--log-level inf", "a similar value exists: 'info'"),
         ("--log-level x", "[possible values: off, error, warn, info, debug]"),
         ("--dump", "required arguments were not provided:\n  --data <FILE>\n"),
+        ("--etcd-user-file f --data f", "--etcd-user-file has no use without --data etcd://"),
         ("--follow-token-file f", "required arguments were not provided:\n  --follow <URL>\n"),
         ("--follow colors.example.org", "as in http://colors.example.org:8080"),
         ("--follow https://colors.example.org", "a service speaks no TLS: give the http:// URL of"),

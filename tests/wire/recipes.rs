@@ -2,14 +2,17 @@
 //! languages, each as it stands there.
 
 use std::fs;
-use std::net::TcpStream;
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::harness::{Scratch, Server, colors, eventually, is_installed, run, wait_until};
+use crate::wire::machines::REPLICAS;
 use crate::wire::waiting::waiting;
 
 const HTTP: &str = include_str!("../../docs/http.md");
@@ -243,15 +246,78 @@ fn requests_pass_nginx_on_the_lan_as_they_came() {
             let site = block(PROXIES, "nginx", "listen 443 ssl;")
                 .replace("listen 443", &format!("listen {address}"))
                 .replace("/etc/nginx", directory);
-            let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-                .map(|name| format!("{name}_temp_path {directory}/{name};"))
-                .concat();
-            format!(
-                "daemon off; user root root; pid pid; error_log log; events {{}}\n\
-             http {{ access_log off; {temporary} {site} }}"
-            )
+            nginx_with(&site, directory)
         });
     front.into_iter().for_each(Front::check);
+}
+
+/// The configuration of an nginx that has these sites.
+fn nginx_with(sites: &str, directory: &str) -> String {
+    let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|name| format!("{name}_temp_path {directory}/{name};"))
+        .concat();
+    format!(
+        "daemon off; user root root; pid pid; error_log log; events {{}}\n\
+         http {{ access_log off; {temporary} {sites} }}"
+    )
+}
+
+#[test]
+fn nginx_in_front_of_several_hosts_makes_no_change_twice() {
+    const UNAVAILABLE: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
+    // What the first host does with a request; `None`: nothing listens there.
+    for (answer, method, status) in [
+        (None, "GET", 200),
+        (None, "DELETE", 502),
+        (Some(""), "GET", 200),
+        (Some(""), "PUT", 502),
+        (Some(""), "DELETE", 502),
+        (Some(""), "POST", 502),
+        (Some(UNAVAILABLE), "PUT", 200),
+        (Some(UNAVAILABLE), "DELETE", 200),
+        (Some(UNAVAILABLE), "POST", 201),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let first = listener.local_addr().unwrap();
+        match answer {
+            None => drop(listener),
+            Some(answer) => drop(thread::spawn(move || {
+                for client in listener.incoming() {
+                    let mut client = client.unwrap();
+                    let _ = client.read(&mut [0; 4096]);
+                    let _ = client.write_all(answer.as_bytes());
+                    let _ = client.shutdown(Shutdown::Both);
+                }
+            })),
+        }
+        let nginx = ["nginx", "-c", "configuration", "-p", "."];
+        let front = Front::start(8085, &nginx, |address, directory| {
+            let site = block(REPLICAS, "nginx", "backup;")
+                .replace("listen 80", &format!("listen {address}"));
+            let site = site.replace("192.0.2.1:8080", &first.to_string());
+            nginx_with(
+                &["192.0.2.2:8080", "192.0.2.3:8080"]
+                    .iter()
+                    .fold(site, |site, other| site.replace(other, "127.0.0.1:8080")),
+                directory,
+            )
+        });
+        let Some(front) = front else { return };
+        wait_until("nginx listens", || TcpStream::connect(&front.address).is_ok());
+        let color = r#"{"name":"a/b%","value":"1"}"#;
+        for _ in 0..2 {
+            front.server.ask("POST", "/colors", color).expect_status(201);
+        }
+        let list = front.server.list();
+        let target = if method == "POST" { "/colors" } else { "/colors/a%2Fb%25" };
+        let content = color.replace('1', "2");
+        let ask = || front.ask(method, target, "Expect:", &content).0;
+        assert_eq!(ask(), status, "{answer:?} {method}");
+        let is_changed = front.server.list() != list;
+        assert_eq!(is_changed, status < 300 && method != "GET", "{answer:?} {method}");
+        // The first host is left alone for some seconds.
+        assert!(ask() < 300, "{answer:?} {method}");
+    }
 }
 
 #[test]

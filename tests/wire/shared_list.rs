@@ -51,7 +51,7 @@ const SYSTEMCTL: &str = "#!/bin/sh
     [ \"$1\" = restart ] || exit 0
     case $2 in
     etcd) user=etcd; ETCD_DATA_DIR=/var/lib/etcd/default ;;
-    colors) user=root ;;
+    colors) user=root; COLORS_ETCD_USER_FILE=/etc/etcd/colors.user ;;
     esac
     . /etc/default/$2
     setpriv --reuid=$user --regid=$user --clear-groups $2 >>/var/lib/$2.log 2>&1 </dev/null &
@@ -161,7 +161,8 @@ impl Network {
 
 impl Host {
     fn shell(&self, command_line: &str) -> Command {
-        let mut command = self.namespace.shell(&format!("cd /var/lib; {command_line}"));
+        let user = command_in(REPLICAS, "export ETCDCTL_USER");
+        let mut command = self.namespace.shell(&format!("cd /var/lib; {user}; {command_line}"));
         command.env("PATH", &self.path);
         for name in ["ETCDCTL_COMMAND_TIMEOUT", "ETCDCTL_DIAL_TIMEOUT"] {
             command.env(name, "60s");
@@ -190,8 +191,16 @@ impl Host {
         self.run(&own.replace("\nEND\n", &format!("\n{line}\nEND\n")));
     }
 
+    fn add_users(&self) {
+        self.wait_for("etcdctl endpoint health");
+        self.run(block(REPLICAS, "sh", "etcdctl auth enable"));
+    }
+
+    /// Starts the service, and lets the other hosts in.
     fn start_colors(&self) {
         self.wait_for("etcdctl endpoint health");
+        let listen = command_in(OPERATING, "COLORS_LISTEN=0");
+        self.run(&format!("echo {listen} >>/etc/default/colors"));
         self.run(block(REPLICAS, "sh", "COLORS_DATA=etcd"));
         self.wait_for("curl -sSf localhost:8080/health");
     }
@@ -200,10 +209,12 @@ impl Host {
         self.run("curl -sSf localhost:8080/colors")
     }
 
-    /// Changes a color until that is acknowledged, and waits until the other has it.
+    /// Changes a color from the other host until that is acknowledged, and waits until the other
+    /// has it.
     fn change(&self, other: &Self, value: &str) {
         let content = format!(r#"{{"value":"{value}"}}"#);
-        self.wait_for(&format!("curl -sSf -X PUT localhost:8080/colors/red --json '{content}'"));
+        let put = format!("curl -sSf -X PUT {}:8080/colors/red --json", self.address);
+        other.wait_for(&format!("{put} '{content}'"));
         other.wait_for(&format!("curl -sSf localhost:8080/colors/red | grep '\"{value}\"'"));
     }
 }
@@ -231,9 +242,21 @@ fn three_hosts_share_a_list_and_one_or_all_are_replaced() {
     let [two, three] = ["192.0.2.2", "192.0.2.3"].map(|address| network.host(address).unwrap());
     let hosts = [&one, &two, &three];
     hosts.iter().for_each(|host| host.set_etcd_up(""));
+    one.add_users();
     hosts.iter().for_each(|host| host.start_colors());
     two.wait_for(&format!("curl -sSf localhost:8080/colors --json '{INK}'"));
     hosts.iter().for_each(|host| host.wait_for("curl -sSf localhost:8080/colors/ink"));
+
+    // as a page may ask, also one whose name leads to this host
+    let delete = "curl -s -w '%{http_code}' 127.0.0.1:2379/v3/kv/deleterange";
+    let all = r#"-d '{"key":"AA==","range_end":"AA=="}'"#;
+    let refused = one.run(&format!("{delete} {all}"));
+    assert!(refused.contains("user name is empty") && refused.ends_with("400"), "{refused}");
+    assert!(one.run(&format!("{delete} {all} -H 'Host: example.org:2379'")).ends_with("421"));
+    // the key of the service is all that its user may change
+    let as_service = "ETCDCTL_USER=$(cat /etc/etcd/colors.user) etcdctl get";
+    one.run(&format!("{as_service} --prefix colors/"));
+    assert_ne!(run(&mut one.shell(&format!("{as_service} --prefix color"))).0, Some(0));
 
     // the members let nobody in without the key
     let ask = "curl -sS --http1.1 --cacert /etc/etcd/peer.crt https://192.0.2.1:2380/members";
@@ -255,8 +278,16 @@ fn three_hosts_share_a_list_and_one_or_all_are_replaced() {
 
     one.run(block(REPLICAS, "sh", "etcdctl compact"));
     let list = one.list();
-    one.run(&command_in(REPLICAS, "colors --dump --data etcd://"));
+    let dump = block(REPLICAS, "sh", "colors --dump --data etcd://");
+    one.run(dump);
     assert_eq!(one.run("cat backup.json"), list);
+    let lines = block(REPLICAS, "ini", "PrivateNetwork=no").lines();
+    let variable = lines.filter_map(|line| line.strip_prefix("Environment=")).next().unwrap();
+    let backup = concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/backup");
+    one.run(&format!(
+        "export {variable} COLORS_DATA=etcd://127.0.0.1/colors STATE_DIRECTORY=/var/lib
+        {backup} && cmp colors-*.json backup.json"
+    ));
 
     // no majority is left
     drop(three);
@@ -264,10 +295,17 @@ fn three_hosts_share_a_list_and_one_or_all_are_replaced() {
         "rm backup.json; {}",
         command_in(REPLICAS, "curl -sSf localhost:8080/colors")
     ));
-    one.run("systemctl stop colors");
+    assert_eq!(one.run("cat backup.json"), list);
+    // nor a service that has the list in memory
+    one.run("rm backup.json; systemctl stop colors; systemctl restart etcd");
+    assert_ne!(run(&mut one.shell(dump)).0, Some(0));
+    one.run(block(REPLICAS, "sh", "ETCD_FORCE_NEW_CLUSTER"));
+    one.wait_for(dump);
+    assert_eq!(one.run("cat backup.json"), list);
     let [two, three] = ["192.0.2.2", "192.0.2.3"].map(|address| network.host(address).unwrap());
     let hosts = [&one, &two, &three];
     hosts.iter().for_each(|host| host.set_etcd_up(""));
+    one.add_users();
     hosts.iter().for_each(|host| host.start_colors());
     assert_ne!(one.list(), list);
     let restore = block(OPERATING, "sh", "systemctl start colors").lines().last().unwrap();

@@ -15,8 +15,8 @@ use crate::store::Place as _;
 use crate::store::etcd::EtcdKey;
 
 /// What a member answers that has lost its leader.
-const NO_LEADER: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 43\r\n\r\n\
-                           {\"error\":\"etcdserver: no leader\",\"code\":14}";
+const NO_LEADER: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 45\r\n\r\n\
+                           {\"message\":\"etcdserver: no leader\",\"code\":14}";
 
 struct Etcd {
     process: Child,
@@ -125,7 +125,7 @@ impl Drop for Etcd {
 
 impl TestPlace for Etcd {
     fn open(&self, first: &ColorList) -> (Box<dyn Engine>, ColorList) {
-        let found = EtcdKey::find(&self.members, "contract").unwrap();
+        let found = EtcdKey::find(&self.members, None, "contract").unwrap();
         found.check_usable().unwrap();
         let first = (!found.has_list()).then(|| first.clone());
         let opened = Box::new(found).open(first, true).unwrap();

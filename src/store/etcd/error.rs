@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::user;
 use crate::store::engine::{Certainty, Scope, StorageError};
 
 /// `Display` is for the operator.
@@ -102,7 +103,9 @@ impl fmt::Display for EtcdError {
                 f,
                 "{one} and {other} do not have the same list: name the members of one etcd alone"
             ),
-            Self::Refused(reason) => write!(f, "etcd refuses requests: {reason}"),
+            Self::Refused(reason) => {
+                write!(f, "etcd refuses requests: {reason}{}", user::advice(reason))
+            }
             Self::ListTooLong(bytes) => {
                 write!(
                     f,

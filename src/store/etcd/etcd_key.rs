@@ -1,5 +1,7 @@
 //! KEY in etcd as a place for the list, before it is open; and how a first start makes the list.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::EtcdError;
@@ -9,6 +11,7 @@ use super::gateway::{
     Gateway, KeyValue, MemberAnswer, STEP_TIME, Txn, compare, delete_range, get, put,
 };
 use super::position::Position;
+use super::user::User;
 use super::watch::LogWatch;
 use crate::random;
 use crate::store::{ColorList, OpenPlace, Place};
@@ -27,9 +30,15 @@ pub(crate) struct EtcdKey {
 }
 
 impl EtcdKey {
-    pub(crate) fn find(members: &[String], key: &str) -> Result<Self, EtcdError> {
+    /// `user`: the file of `--etcd-user-file`.
+    pub(crate) fn find(
+        members: &[String],
+        user: Option<&Path>,
+        key: &str,
+    ) -> Result<Self, EtcdError> {
         let deadline = Instant::now() + START_TIME;
-        let gateway = Gateway::new(members, STEP_TIME);
+        let user = user.map(User::new).transpose()?.map(Arc::new);
+        let gateway = Gateway::new(members, user, STEP_TIME);
         let mut found = Self { gateway, keys: Keys::new(key, None), position: None, deadline };
         found.read()?;
         Ok(found)

@@ -1,8 +1,10 @@
 //! The values of a snapshot and of entries, in JSON, and which keys they have. Knows no requests.
 
+use std::fmt;
 use std::io::Write as _;
 
-use serde::Deserialize;
+use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use super::EtcdError;
 use crate::store::{Color, ColorList, Edit};
@@ -65,16 +67,43 @@ pub(super) struct LogEntry {
     edits: Vec<WrittenEdit>,
 }
 
-/// An edit as it is written.
-#[derive(Deserialize)]
-#[serde(untagged)]
+/// An edit as it is written: `[ID]`, `[ID,COLOR]` or `{"list":[[ID,COLOR],...]}`.
 enum WrittenEdit {
-    Remove((i64,)),
+    Remove(i64),
     /// An update if the list has the id, or else an append.
     Put(i64, Color),
-    ReplaceAll {
-        list: Vec<(i64, Color)>,
-    },
+    ReplaceAll(Vec<(i64, Color)>),
+}
+
+/// Reads an edit as it comes. What serde derives would first keep all of a list in another form,
+/// which takes several times the memory of the list.
+impl<'de> Deserialize<'de> for WrittenEdit {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct EditVisitor;
+
+        impl<'de> Visitor<'de> for EditVisitor {
+            type Value = WrittenEdit;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an edit")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<WrittenEdit, A::Error> {
+                let id = parts.next_element()?.ok_or_else(|| A::Error::invalid_length(0, &self))?;
+                let color = parts.next_element()?;
+                Ok(color.map_or(WrittenEdit::Remove(id), |color| WrittenEdit::Put(id, color)))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<WrittenEdit, A::Error> {
+                match fields.next_entry::<String, _>()? {
+                    Some((name, list)) if name == "list" => Ok(WrittenEdit::ReplaceAll(list)),
+                    _ => Err(A::Error::missing_field("list")),
+                }
+            }
+        }
+
+        deserializer.deserialize_any(EditVisitor)
+    }
 }
 
 #[derive(Deserialize)]
@@ -190,7 +219,7 @@ impl LogEntry {
     pub(super) fn apply(self, list: &mut ColorList) -> Option<Vec<Edit>> {
         let apply = |edit| {
             let edit = match edit {
-                WrittenEdit::Remove((id,)) => Edit::Remove(id, list.get(id)?.clone()),
+                WrittenEdit::Remove(id) => Edit::Remove(id, list.get(id)?.clone()),
                 WrittenEdit::Put(id, color) => match list.get(id) {
                     Some(known) if known.name() == color.name() => Edit::Update(id, color),
                     None if list.next_id().is_some_and(|next| id >= next) => {
@@ -198,7 +227,7 @@ impl LogEntry {
                     }
                     _ => return None,
                 },
-                WrittenEdit::ReplaceAll { list } => Edit::ReplaceAll(list.into_iter().collect()),
+                WrittenEdit::ReplaceAll(list) => Edit::ReplaceAll(list.into_iter().collect()),
             };
             list.apply(&edit);
             Some(edit)

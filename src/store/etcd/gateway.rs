@@ -4,7 +4,8 @@
 //! In this JSON, keys and values are in base64, 64-bit numbers are strings, and fields that are
 //! zero are left out.
 
-use std::io::{BufReader, ErrorKind};
+use std::io::BufReader;
+use std::sync::Arc;
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,8 @@ use ureq::http::Response;
 use ureq::{Agent, Body, Error, Timeout};
 
 use super::EtcdError;
+use super::call_failure::{CallFailure, NO_LEADER, classify, refusal, stranger};
+use super::user::User;
 use crate::outbound;
 
 /// Longest time for each step of a request: to find the member by its name, to connect, to send, to
@@ -31,10 +34,6 @@ const LEAST_TIME: Duration = Duration::from_millis(250);
 /// others are asked again whenever they are needed.
 const OTHERS_TIME: Duration = Duration::from_millis(500);
 
-/// Why a member is of no use whose etcd has no leader that it knows. It has refused the request
-/// before it proposed it to the others.
-const NO_LEADER: &str = "has no leader";
-
 /// Why a member is of no use that has another list at the key than the one that was read, an older
 /// one, or none. It belongs to another cluster, or its data was lost or replaced.
 pub(super) const OTHER_LIST: &str = "has another list";
@@ -48,18 +47,13 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// [`RANGE_KEYS_MAX`](super::position::RANGE_KEYS_MAX).
 const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// What to do about a member that wants TLS.
-const TLS_FIX: &str = "(the service speaks none: add a URL without it to --listen-client-urls \
-                       of etcd, such as http://127.0.0.1:2379)";
-
-/// What to do about a server that is not etcd's gateway.
-const PORT_FIX: &str = "(another server may have this port)";
-
 /// Asks the members of etcd.
 pub(super) struct Gateway {
     agent: Agent,
     /// HOST:PORT of each member.
     pub(super) members: Vec<String>,
+    /// `None` without `--etcd-user-file`.
+    pub(super) user: Option<Arc<User>>,
     /// The place of the member to ask next.
     current: usize,
     /// Why each member failed, since the last answer of any of them. Kept between calls: a call may
@@ -106,7 +100,7 @@ struct Header {
     /// the same.
     #[serde(default)]
     cluster_id: String,
-    #[serde(deserialize_with = "number")]
+    #[serde(default, deserialize_with = "number")]
     revision: i64,
 }
 
@@ -145,7 +139,8 @@ fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
 }
 
 fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
-    STANDARD.decode(String::deserialize(deserializer)?).map_err(D::Error::custom)
+    // Borrowed: base64 needs no escapes, and a copy of a long value would take memory.
+    STANDARD.decode(<&str>::deserialize(deserializer)?).map_err(D::Error::custom)
 }
 
 fn base64(bytes: impl AsRef<[u8]>) -> String {
@@ -186,26 +181,6 @@ pub(super) fn range(from: &str, to: &str, limit: usize, revision: i64) -> Value 
     }})
 }
 
-/// Why there is no answer of one member.
-enum CallFailure {
-    /// The member has not done what it was asked, and will not.
-    NotDone(String),
-    /// It may have done it, or may do it later.
-    MayBeDone(String),
-    /// No member will do it, and this one has not done it. With [`EtcdError::NoSpace`] it may have
-    /// done it, until [`Gateway::read_after_no_space`] has found out.
-    Final(EtcdError),
-}
-
-impl CallFailure {
-    fn reason(self) -> String {
-        match self {
-            Self::NotDone(reason) | Self::MayBeDone(reason) => reason,
-            Self::Final(error) => error.to_string(),
-        }
-    }
-}
-
 impl Txn {
     /// The same, if it only reads, of what the member has: without a round among the members, and
     /// perhaps old.
@@ -241,10 +216,11 @@ impl Gateway {
     /// `piece`: the longest time for each 64 KiB of an answer, and for a shorter answer. For
     /// [`Gateway::watch`], in whose answer the next event may come at any time, that is the time of
     /// the watch.
-    pub(super) fn new(members: &[String], piece: Duration) -> Self {
+    pub(super) fn new(members: &[String], user: Option<Arc<User>>, piece: Duration) -> Self {
         Self {
             agent: outbound::agent(STEP_TIME, piece),
             members: members.to_vec(),
+            user,
             current: 0,
             reasons: vec![String::new(); members.len()],
         }
@@ -362,6 +338,9 @@ impl Gateway {
         #[derive(Deserialize)]
         struct Watched {
             header: Header,
+            /// The watch has ended, or has not begun.
+            #[serde(default)]
+            canceled: bool,
         }
         let create = json!({"create_request": {
             "key": base64(from), "range_end": base64(to), "filters": ["NODELETE"]}});
@@ -369,9 +348,14 @@ impl Gateway {
             Ok(response) if response.status() == 200 => {
                 let content = BufReader::new(response.into_body().into_reader());
                 let messages = serde_json::Deserializer::from_reader(content).into_iter();
-                messages
-                    .map_while(Result::ok)
-                    .for_each(|Message { result }| notify(result.header.revision));
+                for Message { result } in messages.map_while(Result::ok) {
+                    notify(result.header.revision);
+                    // Mostly for want of a new token: the writer, which is told, will get one.
+                    if result.canceled {
+                        self.next_member();
+                        break;
+                    }
+                }
             }
             _ => self.next_member(),
         }
@@ -406,16 +390,25 @@ impl Gateway {
         time: Duration,
     ) -> Result<Response<Body>, Error> {
         let step = STEP_TIME.min(time);
-        let post = self.agent.post(format!("http://{}/v3/{call}", self.members[member]));
+        let mut post = self.agent.post(format!("http://{}/v3/{call}", self.members[member]));
+        if let Some(token) = self.user.as_ref().and_then(|user| user.token()) {
+            post = post.header("Authorization", token);
+        }
         // A member that knows no leader says so at once, in place of waiting for one, and ends its
         // watches (<https://etcd.io/docs/v3.4/dev-guide/api_grpc_gateway>, WithRequireLeader).
         let post = post.header("Grpc-Metadata-hasleader", "true").config();
         let post = post.timeout_resolve(Some(step)).timeout_connect(Some(step));
         let post = post.timeout_recv_response(Some(step)).timeout_recv_body(Some(time));
-        post.build().send(request)
+        let sent = post.build().send(request);
+        // A token names an entry of etcd's log, and a member waits until it has that. If etcd was
+        // made anew, it would wait for long.
+        if let (Some(user), Err(Error::Timeout(Timeout::RecvResponse))) = (&self.user, &sent) {
+            user.set_token(None);
+        }
+        sent
     }
 
-    /// Asks one member.
+    /// Asks one member, and once more if it wants another token for that.
     fn post<T: DeserializeOwned>(
         &self,
         member: usize,
@@ -423,154 +416,30 @@ impl Gateway {
         request: &[u8],
         time: Duration,
     ) -> Result<T, CallFailure> {
+        let mut answer = self.exchange(member, call, request, time);
+        if let (Some(user), Err(CallFailure::Final(EtcdError::Refused(reason)))) =
+            (&self.user, &answer)
+            && User::lacks_token(reason)
+        {
+            user.renew(|request| self.exchange(member, "auth/authenticate", request, time))?;
+            answer = self.exchange(member, call, request, time);
+        }
+        let content = answer?;
+        serde_json::from_slice(&content).map_err(|_| stranger(200, &content))
+    }
+
+    /// Sends a request to one member, and gives the content of its answer.
+    fn exchange(
+        &self,
+        member: usize,
+        call: &str,
+        request: &[u8],
+        time: Duration,
+    ) -> Result<Vec<u8>, CallFailure> {
         let mut response = self.send(member, call, request, time).map_err(classify)?;
         let content = response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
         let content = content.map_err(classify)?;
-        if response.status() != 200 {
-            return Err(refusal(response.status().as_u16(), &content));
-        }
-        serde_json::from_slice(&content).map_err(|_| stranger(200, &content))
-    }
-}
-
-/// Why a request has no answer. Leaves out what differs each time, such as the text of a malformed
-/// answer: the log gets a line for each reason that differs from the one before.
-fn classify(error: Error) -> CallFailure {
-    let is_unknown = |error: &Error| match error {
-        Error::HostNotFound => true,
-        Error::Io(error) => outbound::is_unknown_name(error),
-        _ => false,
-    };
-    match error {
-        error if is_unknown(&error) => CallFailure::NotDone("is not known by its name".to_owned()),
-        Error::Timeout(Timeout::Resolve) => {
-            CallFailure::NotDone("is not found by its name in time".to_owned())
-        }
-        // The only such error is of the look-up of names.
-        Error::Other(error) => CallFailure::NotDone(format!("is not looked up: {error}")),
-        Error::TlsRequired => CallFailure::NotDone(format!("wants TLS {TLS_FIX}")),
-        Error::Timeout(Timeout::Connect) => {
-            CallFailure::NotDone("does not answer in time".to_owned())
-        }
-        Error::Io(error) if error.kind() == ErrorKind::ConnectionRefused => {
-            CallFailure::NotDone("refuses the connection".to_owned())
-        }
-        Error::Timeout(_) => CallFailure::MayBeDone("does not answer in time".to_owned()),
-        Error::Io(error) if error.kind() == outbound::UNANSWERED => CallFailure::MayBeDone(
-            format!("closes the connection without an answer, as a port with TLS does {TLS_FIX}"),
-        ),
-        Error::Io(_) => CallFailure::MayBeDone("breaks the connection".to_owned()),
-        error => {
-            log::debug!("{error}");
-            CallFailure::MayBeDone(format!("answers what etcd does not {PORT_FIX}"))
-        }
-    }
-}
-
-/// What an answer with an error says. The codes are those of gRPC. Those of etcd 3.4 have the
-/// message twice, as `error` as well.
-fn refusal(status: u16, content: &[u8]) -> CallFailure {
-    #[derive(Deserialize)]
-    struct Refusal {
-        message: String,
-        code: u32,
-    }
-    let Ok(Refusal { message: error, code }) = serde_json::from_slice(content) else {
-        return stranger(status, content);
-    };
-    match code {
-        // RESOURCE_EXHAUSTED stands for three things.
-        8 if error.contains("database space exceeded") => CallFailure::Final(EtcdError::NoSpace),
-        8 if error.contains("larger than max") => CallFailure::Final(EtcdError::TooLong),
-        8 => CallFailure::NotDone(format!("answers {error:?}")),
-        3 if error.contains("too large") => CallFailure::Final(EtcdError::TooLong),
-        14 if error == "etcdserver: no leader" => CallFailure::NotDone(NO_LEADER.to_owned()),
-        // OUT_OF_RANGE: the revision of a read was compacted meanwhile.
-        11 => CallFailure::Final(EtcdError::Compacted),
-        // CANCELLED, UNKNOWN, DEADLINE_EXCEEDED, INTERNAL, UNAVAILABLE: it may have been done.
-        1 | 2 | 4 | 13 | 14 => CallFailure::MayBeDone(format!("answers {error:?}")),
-        _ => CallFailure::Final(EtcdError::Refused(error)),
-    }
-}
-
-/// What an answer looks like that is none of etcd's gateway.
-fn stranger(status: u16, content: &[u8]) -> CallFailure {
-    match (status, String::from_utf8_lossy(content)) {
-        // Go's servers say "Client sent an HTTP request to an HTTPS server", and nginx the same.
-        (400, text) if text.contains("HTTPS") => {
-            CallFailure::NotDone(format!("wants TLS {TLS_FIX}"))
-        }
-        // etcd's own answer where it has no such resource
-        (404, text) if text == "404 page not found\n" => CallFailure::NotDone(
-            "has no JSON gateway at this port (give the one for clients, 2379 and not 2380, and \
-             start etcd without --enable-grpc-gateway=false)"
-                .to_owned(),
-        ),
-        (421, _) => CallFailure::NotDone(
-            "takes no requests for this name (add it to --host-whitelist of etcd)".to_owned(),
-        ),
-        _ => CallFailure::MayBeDone(format!("answers {status} and what etcd does not {PORT_FIX}")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io;
-
-    use super::*;
-
-    #[test]
-    fn only_what_was_sent_may_be_done() {
-        let looked_up = io::Error::other("failed to lookup address information: not known");
-        for error in [
-            Error::Io(looked_up),
-            Error::Io(ErrorKind::ConnectionRefused.into()),
-            Error::Timeout(Timeout::Resolve),
-            Error::Timeout(Timeout::Connect),
-            Error::TlsRequired,
-            Error::Other("the system refuses a thread".into()),
-        ] {
-            let failure = classify(error);
-            assert!(matches!(failure, CallFailure::NotDone(_)), "{}", failure.reason());
-        }
-        for kind in [ErrorKind::ConnectionReset, outbound::UNANSWERED] {
-            let failure = classify(Error::Io(kind.into()));
-            assert!(matches!(failure, CallFailure::MayBeDone(_)), "{}", failure.reason());
-        }
-    }
-
-    #[test]
-    fn only_what_is_certainly_no_gateway_has_done_nothing() {
-        let https = "<title>400 The plain HTTP request was sent to HTTPS port</title>";
-        for (status, content, expected) in [
-            (400, https, false),
-            (400, "<title>400 Bad Request</title>", true),
-            (404, "404 page not found\n", false),
-            // of a proxy, perhaps after etcd has done it
-            (404, "<title>404 Not Found</title>", true),
-            (421, "etcd received your request, but the Host header was unrecognized.", false),
-            (502, "", true),
-            (200, "{}", true),
-        ] {
-            let failure = refusal(status, content.as_bytes());
-            let may_be_done = matches!(failure, CallFailure::MayBeDone(_));
-            assert_eq!(may_be_done, expected, "{status} {content}");
-        }
-    }
-
-    #[test]
-    fn an_error_is_read_in_the_form_of_each_version() {
-        let text = "etcdserver: mvcc: database space exceeded";
-        for answer in [
-            // 3.4.23
-            format!(r#"{{"error":"{text}","message":"{text}","code":8}}"#),
-            // 3.5.16 of Debian 13
-            format!(r#"{{"code":8, "message":"{text}"}}"#),
-            // 3.6
-            format!(r#"{{"code":8,"message":"{text}","details":[]}}"#),
-        ] {
-            let failure = refusal(429, answer.as_bytes());
-            assert!(matches!(failure, CallFailure::Final(EtcdError::NoSpace)), "{answer}");
-        }
+        let status = response.status().as_u16();
+        if status == 200 { Ok(content) } else { Err(refusal(status, &content)) }
     }
 }

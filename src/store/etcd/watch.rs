@@ -29,7 +29,7 @@ pub(crate) struct LogWatch {
 
 impl LogWatch {
     pub(super) fn new(gateway: &Gateway, keys: Keys) -> Self {
-        let gateway = Gateway::new(&gateway.members, WATCH_TIME);
+        let gateway = Gateway::new(&gateway.members, gateway.user.clone(), WATCH_TIME);
         Self { gateway, keys, watched: Arc::default() }
     }
 

@@ -1,0 +1,187 @@
+//! A list in etcd that only users with a password may change (`--etcd-user-file`).
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::common::etcd::Etcd;
+use crate::common::harness::{Scratch, Server, colors, is_installed, run, wait_until};
+use crate::wire::waiting::wait_on;
+
+const SEED: &str = r##"[{"name":"red","value":"#f00"}]"##;
+
+/// A file with a line that only this user can read.
+fn user_file(scratch: &Scratch, line: &str) -> String {
+    let file = scratch.write("user", line);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    file
+}
+
+#[track_caller]
+fn as_root(etcd: &Etcd, line: &str) {
+    let words = line.split(' ');
+    etcd.etcdctl(&["--user=root:root"].into_iter().chain(words).collect::<Vec<_>>());
+}
+
+#[track_caller]
+fn put(server: &Server, value: &str) {
+    server.ask("PUT", "/colors/red", &format!(r#"{{"value":"{value}"}}"#)).expect_status(200);
+}
+
+#[test]
+fn a_service_goes_on_as_its_user_whatever_becomes_of_its_token() {
+    let scratch = Scratch::new();
+    let mut kinds = vec!["simple".to_owned()];
+    if is_installed("openssl") {
+        let (key, public) = (scratch.file("key"), scratch.file("public"));
+        let mut openssl = Command::new("openssl");
+        assert_eq!(run(openssl.args(["genrsa", "-out", &key, "2048"])).0, Some(0));
+        let mut openssl = Command::new("openssl");
+        assert_eq!(run(openssl.args(["rsa", "-in", &key, "-pubout", "-out", &public])).0, Some(0));
+        kinds.push(format!("jwt,pub-key={public},priv-key={key},sign-method=RS256,ttl=1h"));
+    }
+    for kind in kinds {
+        let Some(mut etcd) = Etcd::start_with(1, &["--auth-token", &kind]) else { return };
+        let file = user_file(&scratch, "colors:colors\n");
+        let options = ["--etcd-user-file", &file, "--log-level", "debug"];
+        let server = Server::with_data(SEED, &etcd.url("colors"), &options);
+        let other = Server::with_data("[]", &etcd.url("colors"), &options);
+        put(&server, "1");
+        etcd.add_users("colors/");
+        put(&server, "2");
+        put(&other, "3");
+        // so that its place in the log of etcd is beyond the end of a new log
+        (0..100).for_each(|_| put(&server, "3"));
+        (0..100).for_each(|value| put(&server, &value.to_string()));
+        for line in ["role add other", "role delete other", "auth disable"] {
+            as_root(&etcd, line);
+            put(&server, line);
+        }
+        etcd.etcdctl(&["auth", "enable"]);
+        put(&server, "4");
+        // The watch goes on, too: polls alone, one each second, would take longer.
+        as_root(&etcd, "auth disable");
+        etcd.etcdctl(&["auth", "enable"]);
+        etcd.kill(0);
+        etcd.start_member(0);
+        wait_until("it goes on", || server.ask("PUT", "/colors/red", "{}").status == 200);
+        let begun = Instant::now();
+        for value in 10..18 {
+            let mut red = wait_on(&other, "GET", "/colors/red");
+            put(&server, &value.to_string());
+            red.response().expect(200, &format!(r#"{{"name":"red","value":"{value}"}}"#));
+        }
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        for line in ["user delete colors", "user add colors:x", "user grant-role colors colors"] {
+            as_root(&etcd, line);
+        }
+        let refused = "the change could not be saved: etcd refuses it; /health and the log say \
+                       what to do";
+        server.ask("DELETE", "/colors/red", "").expect_message(500, refused);
+        let reason = "etcd refuses requests: etcdserver: authentication failed, invalid user ID \
+                      or password; correct the file of --etcd-user-file";
+        wait_until("it is said", || server.ask("GET", "/health", "").content.contains(reason));
+        user_file(&scratch, "colors:x");
+        wait_until("it works again", || server.ask("GET", "/health", "").status == 200);
+        put(&server, "7");
+        etcd.kill(0);
+        etcd.wipe(0);
+        etcd.start_member(0);
+        etcd.wait_until_healthy(0);
+        etcd.add_users("colors/");
+        user_file(&scratch, "colors:colors");
+        let reason = "etcd has no list there";
+        wait_until("it asks", || server.ask("GET", "/health", "").content.contains(reason));
+        for log in [server.stop(), other.stop()] {
+            for secret in ["\"password", "uthorization", "colors:"] {
+                assert!(!log.contains(secret), "{log}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_start_says_why_etcd_does_not_let_it_in() {
+    let Some(etcd) = Etcd::start(1) else { return };
+    let scratch = Scratch::new();
+    etcd.add_users("colors/");
+    let (url, file) = (etcd.url("colors"), scratch.file("user"));
+    let refusal = "etcd refuses requests: etcdserver: ";
+    let unusable = format!("the etcd user file cannot be used: {file}: ");
+    let check = |options: &[&str]| run(colors(&["--check", "--data", &url]).args(options));
+    let (code, _, error) = check(&[]);
+    let empty = "user name is empty; name a file with user and password by --etcd-user-file";
+    assert!(code == Some(1) && error.contains(&format!("{refusal}{empty}")), "{error}");
+    for (line, start, rest) in [
+        (None, unusable.as_str(), "No such file"),
+        (Some("colors\n"), &unusable, "it needs one line, USER:PASSWORD\n"),
+        (Some("nobody:x"), refusal, "authentication failed, invalid user ID or password; correct"),
+        (Some("root:root"), "the options are fine: ", ""),
+        (Some("colors:colors"), "the options are fine: ", ""),
+    ] {
+        line.map(|line| user_file(&scratch, line));
+        let (code, printed, error) = check(&["--etcd-user-file", &file]);
+        let is_fine = start.starts_with("the options");
+        assert_eq!(code, Some(if is_fine { 0 } else { 1 }), "{line:?}: {error}");
+        let said = printed + &error;
+        assert!(said.contains(&format!("{start}{rest}")), "{line:?}: {said}");
+    }
+    let elsewhere = etcd.url("elsewhere");
+    let refused = run(&mut colors(&["--check", "--data", &elsewhere, "--etcd-user-file", &file]));
+    let denied = "permission denied; give a role of the user readwrite for what begins with KEY/";
+    assert!(refused.2.contains(&format!("{refusal}{denied}")), "{refused:?}");
+}
+
+#[test]
+fn a_password_that_others_can_read_has_a_warning() {
+    let Some(etcd) = Etcd::start(1) else { return };
+    let scratch = Scratch::new();
+    let file = user_file(&scratch, "colors:colors");
+    let url = etcd.url("colors");
+    // is this host, but no loopback address
+    let remote = url.replace("127.0.0.1", "0.0.0.0");
+    let (_, _, log) = run(&mut colors(&["--check", "--data", &url, "--etcd-user-file", &file]));
+    assert_eq!(log, "");
+    let server = Server::with_data(SEED, &url, &["--etcd-user-file", &file]);
+    assert_eq!(server.stop().matches("[WARN]").count(), 0);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+    let check = run(&mut colors(&["--check", "--data", &remote, "--etcd-user-file", &file]));
+    let server = Server::with_data(SEED, &remote, &["--etcd-user-file", &file]);
+    let member = remote.split(['/', ',']).nth(2).unwrap();
+    for log in [check.2, server.log_when("all is logged", |log| log.contains("chmod"))] {
+        for warning in [
+            format!("the password for etcd goes to {member} in clear: name members of this host"),
+            format!("others can use the etcd user file {file}, its mode is 0640; run chmod 600"),
+        ] {
+            assert!(log.contains(&format!("[WARN] {warning}")), "{log}");
+        }
+    }
+}
+
+#[test]
+fn users_that_are_switched_on_and_off_leave_no_change_in_doubt() {
+    let Some(etcd) = Etcd::start(1) else { return };
+    let scratch = Scratch::new();
+    let file = user_file(&scratch, "colors:colors");
+    let server = Server::with_data("[]", &etcd.url("colors"), &["--etcd-user-file", &file]);
+    etcd.add_users("colors/");
+    let mut made = 0;
+    thread::scope(|scope| {
+        let toggles = scope.spawn(|| {
+            for _ in 0..20 {
+                as_root(&etcd, "auth disable");
+                etcd.etcdctl(&["auth", "enable"]);
+            }
+        });
+        while !toggles.is_finished() {
+            let answer = server.ask("POST", "/colors", r#"{"name":"a","value":""}"#);
+            made += usize::from(answer.status == 201);
+            // of two tokens in a row, both may be worth nothing any more
+            let is_refused = || answer.message().contains("etcd refuses it");
+            assert!(answer.status == 201 || is_refused(), "{answer:?}");
+        }
+    });
+    assert_eq!(server.list().matches("name").count(), made);
+}
