@@ -1,6 +1,10 @@
 //! Whose list it is, where several etcds are named or one was emptied: no change goes to another
 //! list than the one that is read.
 
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -130,6 +134,45 @@ fn an_etcd_that_was_restored_has_an_older_list() {
         Server::start(&["--data", &url]).list(),
         r##"{"data":[{"name":"red","value":"#f00"}]}"##
     );
+}
+
+/// Passes a connection on to etcd. Before a read of the log, puts a snapshot and has etcd forget
+/// all before it, as another service may at any time.
+fn cut_before_the_log_is_read(listener: &TcpListener, etcd: &Etcd, is_cut: &AtomicBool) {
+    let (mut client, _) = listener.accept().unwrap();
+    let mut upstream = TcpStream::connect(etcd.member(0)).unwrap();
+    let mut answers = (upstream.try_clone().unwrap(), client.try_clone().unwrap());
+    thread::spawn(move || std::io::copy(&mut answers.0, &mut answers.1));
+    let mut bytes = [0; 4096];
+    while let Ok(length @ 1..) = client.read(&mut bytes) {
+        let is_range = bytes[..length].windows(9).any(|part| part == b"range_end");
+        if is_range && !is_cut.swap(true, Relaxed) {
+            etcd.txn(
+                "mod(\"colors/list\") > \"0\"\n\n\
+                 put colors/list {\"format\":1,\"number\":1,\"colors\":[[9,{\"name\":\"a\",\"value\":\"\"}]]}\n\
+                 put colors/log/0000000000000001 {\"format\":1,\"id\":\"\",\"is_snapshot\":true,\"edits\":[]}\n\
+                 del colors/log/0000000000000000\n\nget colors/list\n\n",
+            );
+            let status = etcd.etcdctl(&["endpoint", "status", "--write-out=fields"]);
+            let revision = status.lines().find_map(|line| line.strip_prefix("\"Revision\" : "));
+            etcd.etcdctl(&["compact", "--physical", revision.unwrap()]);
+        }
+        upstream.write_all(&bytes[..length]).unwrap();
+    }
+}
+
+#[test]
+fn a_log_that_is_cut_while_a_start_reads_it_is_read_anew() {
+    let Some(etcd) = Etcd::start(1) else { return };
+    Server::with_data(SEED, &etcd.url("colors"), &[]).stop();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("etcd://{}/colors", listener.local_addr().unwrap());
+    let is_cut = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| cut_before_the_log_is_read(&listener, &etcd, &is_cut));
+        assert_eq!(stored(&url), format!("{{\"data\":[{COLOR}]}}"));
+    });
+    assert!(is_cut.into_inner());
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn a_service_goes_on_as_its_user_whatever_becomes_of_its_token() {
         etcd.wait_until_healthy(0);
         etcd.add_users("colors/");
         user_file(&scratch, "colors:colors");
-        let reason = "etcd has no list there";
+        let reason = "etcd has no list";
         wait_until("it asks", || server.ask("GET", "/health", "").content.contains(reason));
         for log in [server.stop(), other.stop()] {
             for secret in ["\"password", "uthorization", "colors:"] {
