@@ -15,7 +15,8 @@
 //!
 //! The writer passes the outcome of each change to the [`Deliver`] that came with the change. The
 //! thread that publishes a new version calls the [`ChangeListener`]. Neither of these two functions
-//! waits for more than a lock. A save that panics has failed. After any other panic of the writer
+//! waits for more than a lock. A save that panics has failed: from the begin of its commit on, its
+//! changes are in doubt. After any other panic of the writer
 //! the process ends, since nothing would be saved any more.
 //!
 //! # Locks
@@ -34,12 +35,12 @@
 //! | who | waits for | at most |
 //! |---|---|---|
 //! | the writer | SQLite's write lock | about 5 s; then the changes that wait for it fail (500) |
-//! | a change | etcd | about 5 s; then it fails (500) |
+//! | a change | etcd | about 5 s; then it fails (500 or 503). Further ones are refused at once (503) until etcd answers, which a poll each second finds out |
 //! | the writer | one member of etcd | 1 s for each step; then it asks another one |
 //! | a change | those before it in its commit | 50 ms, and the rest of the one that is being made |
 //! | the writer | the next poll for commits of others | 1 s |
 //! | a start | a predecessor that stops | 6 s |
-//! | a start | etcd | 6 s, and 1 s more to find the reason |
+//! | a start | etcd | 6 s, and 0.5 s for the members that do not answer |
 //! | a start without a copy | the service that is followed | 6 s, and one more try |
 //! | a stop | the writer's last commit | 4.5 s from the signal |
 //!

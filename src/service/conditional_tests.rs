@@ -104,7 +104,7 @@ fn a_change_of_a_list_that_others_change_all_the_time_is_refused_as_documented()
     let refused = service.respond_to_outcome(Ok(Outcome::Contended));
     let read = |json: &str| serde_json::from_str::<serde_json::Value>(json).unwrap();
     let document = read(json(&ask(&service, Method::Get, "/openapi.json", "")));
-    let documented = &document["components"]["responses"]["Contended"];
+    let documented = &document["components"]["responses"]["NotMade"];
     assert_eq!(refused.status, StatusCode(503));
     assert_eq!(read(json(&refused)), documented["content"]["application/json"]["example"]);
 }

@@ -21,6 +21,8 @@
 //! - `KEY/log/N`, N in 16 hexadecimal digits: the edits of one commit, and the random id of the
 //!   attempt that has made it. The numbers are dense: each commit adds the next one.
 //! - `KEY/list`: a snapshot, which is the whole list as it was after entry N.
+//! - `KEY/id`: the random id of the list. Put with it, or by the first start that finds none: lists
+//!   that were made before there were ids have none, and services of then may still share them.
 //!
 //! A start reads the snapshot, and the entries behind it. The log has the entries since the
 //! snapshot before the last one, so that a service that asks late what came of its commit still
@@ -31,21 +33,27 @@
 //! # Transactions
 //!
 //! Whoever knows the list up to entry N commits by one transaction: if entry N still has the
-//! revision that is known and there is no entry N+1, put entry N+1. Otherwise it reads what is
-//! there from entry N on. So of several services one is first, and the others get what they have
-//! missed, decide again, and try again. Both conditions are needed: once the log was cut, a service
-//! that is far behind finds no entry N+1 either.
+//! revision that is known, there is no entry N+1, and the list has the id that is known, put entry
+//! N+1. Otherwise it reads the id, and what is there from entry N on. So of several services one is
+//! first, and the others get what they have missed, decide again, and try again. All three
+//! conditions are needed: once the log was cut, a service that is far behind finds no entry N+1
+//! either, and in another etcd numbers and revisions may be the same.
 //!
+//! - **Another list.** A member that answers with another id, or without entry N or a later one, is
+//!   asked no more than one that does not answer. Then the next one is asked.
 //! - **A lost answer.** The same transaction is sent again, to any member. If it is refused, the id
 //!   in entry N+1 says whether the first one had succeeded. If no member answers in time, the
 //!   change may be in the list, now or later. It cannot be made any more once there is another
-//!   entry N+1. So the next save first puts one without edits, the fence.
+//!   entry N+1. So the next save first puts one without edits, the fence. So does a start that
+//!   will write: the process before it may have left a change in doubt.
 //! - **A refusal of a change** (404, 412), or the answer to one that changes nothing, is confirmed
 //!   first: a transaction that puts nothing shows that the list here is the newest one. A change
 //!   with malformed content or conditions is refused without that.
 //! - **A snapshot** is a commit without edits that also puts `KEY/list` and deletes the entries
 //!   before the previous snapshot.
-//! - **The first start** puts snapshot and entry 0 if there is no `KEY/list`.
+//! - **The first start** puts id, snapshot and entry 0 if there is no `KEY/list`.
+//! - **A start** reads snapshot and log as they were in one revision of etcd. If that is compacted
+//!   meanwhile, it reads them anew.
 
 mod call_failure;
 mod error;
