@@ -183,7 +183,9 @@ fn while_etcd_is_away_changes_are_refused_at_once() {
     let Some(etcd) = Etcd::start(1) else { return };
     let server = Server::with_data(SEED, &etcd.url("colors"), &[]);
     etcd.signal(0, Signal::STOP);
-    server.ask("POST", "/colors", COLOR).expect_status(500);
+    // 503 if the service was about to read when etcd was stopped
+    let first = server.ask("POST", "/colors", COLOR).status;
+    assert!([500, 503].contains(&first), "{first}");
     let begun = Instant::now();
     let message =
         "the change was not made: etcd does not answer; /health and the log say what to do";
