@@ -6,7 +6,9 @@ use std::path::Path;
 use std::{fmt, fs};
 
 use rusqlite::{ErrorCode, ffi};
+use rustix::fs::StatxAttributes;
 
+use super::data_path::attributes;
 use crate::store::StorageError;
 
 /// Why a database cannot be opened, read or written. `Display` is for the operator, in the log and
@@ -49,8 +51,16 @@ impl DatabaseError {
             return Self::Full;
         }
         let seen = path.ancestors().find_map(|part| Some((part, fs::metadata(part).ok()?)));
-        let (operation, path, cause) = match (error.kind(), seen) {
-            (ErrorKind::PermissionDenied, Some((part, there))) => {
+        let attribute = seen.as_ref().and_then(|(part, _)| attribute_of(part));
+        let (operation, path, cause) = match (error.kind(), seen, attribute) {
+            (ErrorKind::PermissionDenied, Some((part, _)), Some((attribute, option))) => {
+                let cause = format!(
+                    "it is {attribute}; change that with chattr {option}, or name another file \
+                     with --data"
+                );
+                (operation, part, cause)
+            }
+            (ErrorKind::PermissionDenied, Some((part, there)), None) => {
                 let cause = format!(
                     "permission denied: it belongs to user {} with mode {:04o}, and this process \
                      runs as user {}; run this as its owner, change its mode or owner, or name \
@@ -61,14 +71,14 @@ impl DatabaseError {
                 );
                 (if part == path { operation } else { "search" }, part, cause)
             }
-            (ErrorKind::ReadOnlyFilesystem, _) => {
+            (ErrorKind::ReadOnlyFilesystem, Some((part, _)), _) => {
                 let directory = path.ancestors().find(|part| part.is_dir()).unwrap_or(path);
                 let cause = format!(
                     "it is read-only; name another file with --data, or under systemd have the \
                      unit say ReadWritePaths={}",
                     directory.display()
                 );
-                (operation, directory, cause)
+                (operation, part, cause)
             }
             _ => (operation, path, format!("{error}; name another file with --data")),
         };
@@ -96,6 +106,15 @@ impl DatabaseError {
 impl fmt::Display for DatabaseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+/// The attribute of a file that keeps even root from writing it, and how chattr(1) takes it away.
+fn attribute_of(path: &Path) -> Option<(&'static str, &'static str)> {
+    let attributes = attributes(path);
+    if attributes.contains(StatxAttributes::IMMUTABLE) {
+        return Some(("immutable", "-i"));
+    }
+    attributes.contains(StatxAttributes::APPEND).then_some(("append-only", "-a"))
+}
+
             Self::Busy => f.write_str("another process has locked the database; stop that process"),
             Self::Missing => f.write_str(
                 "it does not exist, or is empty; name the file of a service, or a copy, with \
