@@ -103,9 +103,6 @@ impl DatabaseError {
     }
 }
 
-impl fmt::Display for DatabaseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
 /// The attribute of a file that keeps even root from writing it, and how chattr(1) takes it away.
 fn attribute_of(path: &Path) -> Option<(&'static str, &'static str)> {
     let attributes = attributes(path);
@@ -115,6 +112,9 @@ fn attribute_of(path: &Path) -> Option<(&'static str, &'static str)> {
     attributes.contains(StatxAttributes::APPEND).then_some(("append-only", "-a"))
 }
 
+impl fmt::Display for DatabaseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             Self::Busy => f.write_str("another process has locked the database; stop that process"),
             Self::Missing => f.write_str(
                 "it does not exist, or is empty; name the file of a service, or a copy, with \
