@@ -49,9 +49,9 @@ pub(crate) struct Save {
 pub(crate) enum Begun {
     /// The save has begun.
     Ready(Option<Refresh>),
-    /// Another program keeps the storage locked. Call `begin` again. It fails once the engine has
-    /// waited for too long.
-    Locked(Option<Refresh>),
+    /// Another program keeps the storage locked. Call `begin` again, or fail with this error. A
+    /// call takes up to 0.8 s.
+    Locked(Option<Refresh>, StorageError),
 }
 
 /// Whether the edits of a change are part of the save.

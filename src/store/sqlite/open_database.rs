@@ -17,7 +17,7 @@ use super::rows::{self, query_value, quick_check, read_list};
 use super::wal_files::{self, PAGE_BYTES_MIN, WalFiles};
 use crate::store::{Color, ColorList, Edit};
 
-/// How long a start, a save or a read waits for a lock of another program.
+/// How long a start or a read waits for a lock of another program.
 pub(crate) const BUSY_TIME: Duration = Duration::from_secs(5);
 
 /// How long one try to begin a save waits for a lock. Between two tries the writer publishes what
