@@ -32,6 +32,11 @@ pub(crate) trait Engine: Send {
     /// Discards what was written and not committed.
     fn roll_back(&mut self);
 
+    /// What the operator should know, although changes can be saved; `None` if there is nothing.
+    fn warning(&self) -> Option<String> {
+        None
+    }
+
     /// Closes the storage. Fails with the reason why the storage alone may not be the whole list.
     fn close(self: Box<Self>) -> Result<(), String>;
 }
@@ -61,6 +66,8 @@ pub(crate) enum Written {
     NextCommit,
     /// The list would become longer than the storage takes.
     TooLong,
+    /// The storage takes other changes, but not this one. Has the reason, for the client.
+    Refused(String),
 }
 
 /// What came of a commit.

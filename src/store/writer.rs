@@ -63,7 +63,7 @@ impl Writer {
         notify: ChangeListener,
     ) -> (Store, Self) {
         let list = Arc::new(SharedList::new(colors, notify));
-        let status = Arc::new(StorageStatus::default());
+        let status = Arc::new(StorageStatus::new(engine.warning()));
         let (writer, messages) = mpsc::channel();
         let storage = Storage::Durable(writer, Arc::clone(&status));
         let store = Store { list: Arc::clone(&list), storage };
@@ -166,6 +166,7 @@ impl Writer {
     }
 
     fn publish(&self, refresh: Option<Refresh>) {
+        self.status.note_warning(self.engine.warning());
         if let Some(Refresh { list, edits }) = refresh {
             self.list.publish(list, &edits);
         }
@@ -233,6 +234,7 @@ impl Writer {
                 }
                 Written::NextCommit => break,
                 Written::TooLong => outcome = Outcome::TooLong,
+                Written::Refused(reason) => outcome = Outcome::Refused(reason),
             }
             outcomes.push(outcome);
             if begun.elapsed() > COMMIT_TIME {

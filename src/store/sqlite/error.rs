@@ -26,6 +26,8 @@ pub(crate) enum DatabaseError {
     /// When the files, a row or the schema cannot be used, when the system refuses an operation on
     /// the files, or when SQLite fails otherwise. Has the reason.
     Unusable(String),
+    /// When SQLite refuses a statement, and is able to run others. Has its description.
+    Refused(String),
     /// When SQLite finds damage. Has its description.
     Damaged(String),
     /// When the disk has no room.
@@ -97,6 +99,7 @@ impl DatabaseError {
             | Self::Foreign
             | Self::Newer
             | Self::Unusable(_)
+            | Self::Refused(_)
             | Self::Damaged(_)
             | Self::Inaccessible => "the database cannot be used",
         }
@@ -127,7 +130,7 @@ impl fmt::Display for DatabaseError {
                 "a newer version of colors made it; install that one, or name another file with \
                  --data",
             ),
-            Self::Unusable(reason) => f.write_str(reason),
+            Self::Unusable(reason) | Self::Refused(reason) => f.write_str(reason),
             Self::Damaged(damage) => write!(
                 f,
                 "it is damaged ({damage}); move it away, and start with --seed and a backup, which \
@@ -169,8 +172,12 @@ impl From<DatabaseError> for StorageError {
 
 impl From<rusqlite::Error> for DatabaseError {
     fn from(error: rusqlite::Error) -> Self {
-        let message = error.to_string();
-        let Some(failure) = error.sqlite_error() else { return Self::Unusable(message) };
+        let (failure, message) = match &error {
+            // Displayed, it would have the whole statement.
+            rusqlite::Error::SqlInputError { error, msg, .. } => (Some(error), msg.clone()),
+            error => (error.sqlite_error(), error.to_string()),
+        };
+        let Some(failure) = failure else { return Self::Unusable(message) };
         match (failure.code, failure.extended_code) {
             (ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked, _) => Self::Busy,
             // A read-only connection gets these while another program opens the database.
@@ -180,6 +187,9 @@ impl From<rusqlite::Error> for DatabaseError {
             (_, ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC) => Self::SyncFailed,
             (ErrorCode::SystemIoFailure, code) => Self::Disk(code),
             (ErrorCode::ReadOnly | ErrorCode::CannotOpen, _) => Self::Inaccessible,
+            // SQLITE_ERROR is `Unknown`.
+            (ErrorCode::ConstraintViolation | ErrorCode::Unknown, _)
+            | (ErrorCode::TooBig | ErrorCode::TypeMismatch, _) => Self::Refused(message),
             _ => Self::Unusable(message),
         }
     }

@@ -52,15 +52,18 @@ impl Place for FilePlace {
             return Ok(seed.len());
         }
         check_lock(&self.path).map_err(reason)?;
-        let list = Database::read_recovering(&self.path).map_err(reason)?;
+        let (list, warning) = Database::read_recovering(&self.path).map_err(reason)?;
         sync_directory(&self.path).map_err(reason)?;
+        if let Some(warning) = warning {
+            log::warn!("{warning}");
+        }
         Ok(list.len())
     }
 
     fn dump(&self) -> Result<ColorList, String> {
         let read = match check_writable(&self.path) {
             _ if !self.has_list => Err(DatabaseError::Missing),
-            Ok(()) => Database::read_recovering(&self.path),
+            Ok(()) => Database::read_recovering(&self.path).map(|(list, _)| list),
             Err(refused) => read_without_writing(&self.path).map_err(|error| match error {
                 DatabaseError::Inaccessible => refused,
                 error => error,

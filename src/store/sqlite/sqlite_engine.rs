@@ -65,9 +65,8 @@ impl Engine for SqliteEngine {
         Ok(self.refreshed(known, found))
     }
 
-    fn write(&mut self, edits: &[Edit], _: &ColorList) -> Result<Written, StorageError> {
-        edits.iter().try_for_each(|edit| self.database.write(edit))?;
-        Ok(Written::Yes)
+    fn write(&mut self, edits: &[Edit], list: &ColorList) -> Result<Written, StorageError> {
+        Ok(self.database.write(edits, list)?.map_or(Written::Yes, Written::Refused))
     }
 
     /// There is no conflict: the save has the write lock.
@@ -78,6 +77,10 @@ impl Engine for SqliteEngine {
 
     fn roll_back(&mut self) {
         self.database.roll_back();
+    }
+
+    fn warning(&self) -> Option<String> {
+        self.database.warning()
     }
 
     fn close(self: Box<Self>) -> Result<(), String> {
