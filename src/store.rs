@@ -143,7 +143,7 @@ impl Store {
         }
     }
 
-    /// Makes a change, and waits until it is made. Fails if it cannot be saved.
+    /// Makes a change, and waits until it is made. Fails if it cannot be saved, or is refused.
     pub(crate) fn submit_and_wait(&self, change: Change) -> Result<(), StorageError> {
         let (sender, outcomes) = mpsc::channel();
         let deliver: Arc<Deliver> = Arc::new(move |outcomes| drop(sender.send(outcomes)));
@@ -151,7 +151,10 @@ impl Store {
         drop(deliver);
         // Without an outcome, the writer has ended, and the process is about to: nothing failed.
         let outcomes = outcomes.recv().unwrap_or_default();
-        outcomes.into_iter().try_for_each(|(_, outcome)| outcome.map(drop))
+        outcomes.into_iter().try_for_each(|(_, outcome)| match outcome? {
+            Outcome::Refused(reason) => Err(StorageError::refused(reason)),
+            _ => Ok(()),
+        })
     }
 
     /// Has the writer save what is queued and close the storage. After that, FILE alone is the

@@ -100,6 +100,11 @@ pub(crate) struct StorageError {
 }
 
 impl StorageError {
+    /// The storage takes other changes, but not this one.
+    pub(super) fn refused(reason: String) -> Self {
+        Self { message: reason.clone(), for_clients: reason, fails_all_changes: false }
+    }
+
     /// The service panicked in a save or a poll, or the writer has ended.
     pub(super) fn panicked() -> Self {
         Self {

@@ -122,8 +122,9 @@ fn check_schema(connection: &Connection) -> Result<(), DatabaseError> {
 pub(super) fn refusing_indexes(connection: &Connection) -> Result<Vec<String>, DatabaseError> {
     // In index_xinfo, an expression has no number of a column, but -2.
     let mut statement = connection.prepare_cached(
-        "SELECT name, \"unique\" OR partial OR -2 IN (SELECT cid FROM pragma_index_xinfo(name)) \
-         FROM pragma_index_list('color') ORDER BY name",
+        "SELECT list.name, list.\"unique\" OR list.partial OR EXISTS \
+         (SELECT 1 FROM pragma_index_xinfo(list.name) WHERE cid = -2) \
+         FROM pragma_index_list('color') AS list ORDER BY list.name",
     )?;
     let found = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let found = found.collect::<Result<Vec<(String, bool)>, _>>()?;
