@@ -155,6 +155,7 @@ impl Follower {
         let reason = match store.submit_and_wait(change) {
             // Without an outcome, the process is about to end.
             None | Some(Ok(Outcome::ReplacedAll { .. })) => None,
+            Some(Ok(Outcome::Refused(reason))) => Some(reason),
             Some(Ok(Outcome::TooLong)) => Some("it is longer than the storage takes".to_owned()),
             Some(Ok(_)) => Some("others change the list here all the time".to_owned()),
             Some(Err(error)) => Some(error.to_string()),

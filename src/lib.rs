@@ -248,7 +248,8 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
         let store = store.clone();
         pool::run_named(&pool, "follower", move || follower.run(&store));
     }
-    log_advice(options, &endpoints, is_activated, loaded);
+    let warning = store.status().and_then(|status| status.now().warning);
+    log_advice(options, &endpoints, is_activated, warning, loaded);
     let ended = accept_loop.run(&signals);
     signals.await_second();
     let deadline = Instant::now() + STOP_TIME;
@@ -282,9 +283,11 @@ fn log_advice(
     options: &Options,
     endpoints: &[Endpoint],
     is_activated: bool,
+    warning: Option<String>,
     loaded: Option<LoadedTokens>,
 ) {
     log_warnings(options);
+    warning.iter().for_each(|warning| log::warn!("{warning}"));
     if is_activated {
         log::info!("the service manager hands over the sockets: --listen does nothing");
     }

@@ -34,7 +34,7 @@
 //!
 //! | who | waits for | at most |
 //! |---|---|---|
-//! | the writer | SQLite's write lock | about 5 s; then the changes that wait for it fail (500) |
+//! | a change | SQLite's write lock | 5 s; then it fails (500) |
 //! | a change | etcd | about 5 s; then it fails (500 or 503). Further ones are refused at once (503) until etcd answers, which a poll each second finds out |
 //! | the writer | one member of etcd | 1 s for each step; then it asks another one |
 //! | a change | those before it in its commit | 50 ms, and the rest of the one that is being made |

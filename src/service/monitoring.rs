@@ -63,7 +63,11 @@ impl Service {
             "colors": store.list.size().0,
         });
         if let Some(status) = store.status() {
-            health["saved"] = status.now().saved.map(rfc3339).into();
+            let now = status.now();
+            health["saved"] = now.saved.map(rfc3339).into();
+            if let Some(warning) = now.warning {
+                health["warning"] = warning.into();
+            }
         }
         if let Some(followed) = followed {
             health["follows"] = followed.url.as_str().into();

@@ -211,6 +211,7 @@ impl Service {
                 let message = "the list would become longer than its storage takes";
                 Response::error(StatusCode(507), message)
             }
+            Ok(Outcome::Refused(reason)) => Response::error(StatusCode(409), reason),
             Ok(Outcome::Contended) => {
                 let message = "others change the list all the time: try again";
                 Response::error(StatusCode(503), message)

@@ -49,6 +49,8 @@ pub(crate) enum Outcome {
     ConditionFailed,
     /// The list would become longer than the storage takes. Nothing was changed.
     TooLong,
+    /// The storage takes other changes, but not this one. Has the reason. Nothing was changed.
+    Refused(String),
     /// Each of several tries was in vain, since other changes came meanwhile: to evaluate a
     /// condition on the tag of a list in memory, or to commit to etcd. Nothing was changed.
     Contended,

@@ -33,6 +33,11 @@ pub(crate) trait Engine: Send {
     /// Discards what was written and not committed.
     fn roll_back(&mut self);
 
+    /// What the operator should know, although changes can be saved; `None` if there is nothing.
+    fn warning(&self) -> Option<String> {
+        None
+    }
+
     /// Closes the storage. Fails with the reason why the storage alone may not be the whole list.
     fn close(self: Box<Self>) -> Result<(), String>;
 }
@@ -50,9 +55,9 @@ pub(crate) struct Save {
 pub(crate) enum Begun {
     /// The save has begun.
     Ready(Option<Refresh>),
-    /// Another program keeps the storage locked. Call `begin` again. It fails once the engine has
-    /// waited for too long.
-    Locked(Option<Refresh>),
+    /// Another program keeps the storage locked. Call `begin` again, or fail with this error. A
+    /// call takes up to 0.8 s.
+    Locked(Option<Refresh>, StorageError),
 }
 
 /// Whether the edits of a change are part of the save.
@@ -62,6 +67,8 @@ pub(crate) enum Written {
     NextCommit,
     /// The list would become longer than the storage takes.
     TooLong,
+    /// The storage takes other changes, but not this one. Has the reason, for the client.
+    Refused(String),
 }
 
 /// What came of a commit.

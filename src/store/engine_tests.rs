@@ -101,7 +101,7 @@ impl Published {
     fn begin(&mut self, has_failed: bool) -> Option<Vec<Edit>> {
         match self.try_begin(has_failed).unwrap() {
             Begun::Ready(found) => self.publish(found),
-            Begun::Locked(_) => panic!("nobody has it locked"),
+            Begun::Locked(..) => panic!("nobody has it locked"),
         }
     }
 
@@ -285,7 +285,7 @@ fn refuses_what_is_too_long(place: &impl TestPlace) {
 fn is_locked_and_ready_again(place: &impl TestPlace) {
     let mut one = Published::open(place, &ColorList::default());
     let Some(lock) = place.lock_elsewhere() else { return };
-    assert!(matches!(one.try_begin(false), Ok(Begun::Locked(None))));
+    assert!(matches!(one.try_begin(false), Ok(Begun::Locked(None, _))));
     // What others have committed is found all the same.
     assert_eq!(one.poll(), None);
     drop(lock);

@@ -33,8 +33,8 @@
 //! connection waits up to [`BUSY_TIME`]. Three of SQLite's locks matter here:
 //!
 //! - The write lock. A save has it from [`Database::begin`] to the end of its commit. A save waits
-//!   about [`BUSY_TIME`] for it, in tries of [`TRY_TIME`]. Between two tries the writer publishes
-//!   what others have committed, which takes no write lock.
+//!   for it in tries of [`TRY_TIME`], until its first change has waited for almost 5 s. Between two
+//!   tries the writer publishes what others have committed, which takes no write lock.
 //! - The checkpoint lock. A commit that does not get it leaves the checkpoint to a later commit.
 //!   [`Database::close`] needs this lock, the write lock, and that nobody reads from FILE-wal.
 //!   Otherwise it fails, and FILE-wal stays.
@@ -64,9 +64,11 @@ mod wal_files;
 use data_path::{check_writable, locate};
 pub(crate) use error::DatabaseError;
 pub(crate) use file_place::FilePlace;
+use locks::check_lock;
 pub(super) use locks::lock_file;
 use new_file::check_new_file;
 pub(super) use new_file::lock_or_make;
 pub(super) use open_database::Database;
 use open_database::read_without_writing;
 pub(super) use sqlite_engine::SqliteEngine;
+use wal_files::sync_directory;

@@ -39,9 +39,19 @@ pub(crate) struct Progress {
     refusal: Option<StorageError>,
     /// When changes were last saved; `None` before the first since the start.
     pub(crate) saved: Option<SystemTime>,
+    /// What [`Engine::warning`] has returned last.
+    ///
+    /// [`Engine::warning`]: super::engine::Engine::warning
+    pub(crate) warning: Option<String>,
 }
 
 impl StorageStatus {
+    /// Does not log the warning: a start logs it once it cannot fail any more.
+    pub(crate) fn new(warning: Option<String>) -> Self {
+        let current = Mutex::new(Progress { warning, ..Progress::default() });
+        Self { current, metrics: StorageMetrics::default() }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Progress> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -106,6 +116,15 @@ impl StorageStatus {
         if error.scope == Scope::UntilAnswer {
             let refusal = StorageError { certainty: Certainty::NotAsked, ..error.clone() };
             self.lock().refusal = Some(refusal);
+        }
+    }
+
+    /// Notes a warning, and logs one that is new.
+    pub(crate) fn note_warning(&self, warning: Option<String>) {
+        let before = replace(&mut self.lock().warning, warning.clone());
+        match warning {
+            Some(warning) if before.as_ref() != Some(&warning) => log::warn!("{warning}"),
+            _ => {}
         }
     }
 

@@ -21,6 +21,10 @@ use crate::logging;
 /// a commit for about this long, and longer while the storage is busy.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
+/// A change that has waited for this long for a lock of another program fails after the try that is
+/// under way, which takes up to 0.8 s: [`Begun::Locked`]. So no change waits for more than 5 s.
+const LOCKED_TIME: Duration = Duration::from_millis(4200);
+
 /// How long the writer makes changes for one commit. The rest is left for the next commit, so that
 /// the outcomes of the first changes come soon.
 const COMMIT_TIME: Duration = Duration::from_millis(50);
@@ -62,7 +66,7 @@ impl Writer {
         notify: ChangeListener,
     ) -> (Store, Self) {
         let list = Arc::new(SharedList::new(colors, notify));
-        let status = Arc::new(StorageStatus::default());
+        let status = Arc::new(StorageStatus::new(engine.warning()));
         let (writer, messages) = mpsc::channel();
         let storage = Storage::Durable(writer, Arc::clone(&status));
         let store = Store { list: Arc::clone(&list), storage };
@@ -135,16 +139,29 @@ impl Writer {
         }
     }
 
-    /// Begins a save, and publishes what others have committed.
-    fn begin(&mut self, save: &Save) -> Result<(), StorageError> {
+    /// Begins a save, and publishes what others have committed. While the storage is locked, tries
+    /// again until the first change has waited for too long. Then `failing`, all at first, is how
+    /// many of the changes have. Without changes, tries once.
+    fn begin(
+        &mut self,
+        save: &Save,
+        changes: &[QueuedChange],
+        failing: &mut usize,
+    ) -> Result<(), StorageError> {
         loop {
             match self.engine.begin(&self.list.version(), save)? {
                 Begun::Ready(refresh) => {
                     self.publish(refresh);
                     return Ok(());
                 }
-                Begun::Locked(refresh) => {
+                Begun::Locked(refresh, error) => {
                     self.publish(refresh);
+                    let is_over = |queued: &&QueuedChange| queued.came.elapsed() > LOCKED_TIME;
+                    let over = changes.iter().take_while(is_over).count();
+                    if over > 0 || changes.is_empty() {
+                        *failing = over;
+                        return Err(error);
+                    }
                     self.status.restart_clock();
                 }
             }
@@ -152,14 +169,16 @@ impl Writer {
     }
 
     fn publish(&self, refresh: Option<Refresh>) {
+        self.status.note_warning(self.engine.warning());
         if let Some(Refresh { list, edits }) = refresh {
             self.list.publish(list, &edits);
         }
     }
 
     /// Saves changes in one commit, and returns their outcomes. If the changes take long, saves
-    /// only the first of them. If the save fails, so do all changes. The exception are those that
-    /// change nothing, unless the list here may be out of date.
+    /// only the first of them. If the save fails, so do all changes, or after a wait for a lock
+    /// those that came first. The exception are those that change nothing, unless the list here may
+    /// be out of date.
     fn save(&mut self, changes: &[QueuedChange]) -> Vec<Result<Outcome, StorageError>> {
         let status = Arc::clone(&self.status);
         if !changes.is_empty()
@@ -167,7 +186,8 @@ impl Writer {
         {
             return vec![Err(refusal); changes.len()];
         }
-        let mut saved = status.supervise(|| self.try_save(changes));
+        let mut failing = changes.len();
+        let mut saved = status.supervise(|| self.try_save(changes, &mut failing));
         self.engine.roll_back();
         // After a panic: another error of a commit says itself what is certain.
         let is_in_doubt = take(&mut self.is_committing);
@@ -179,27 +199,33 @@ impl Writer {
                 status.note_failed(error);
             }
         }
+        let failing = &changes[..failing];
         match saved {
             Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
             Err(error) if error.scope == Scope::Edits => {
                 let version = self.list.version();
-                let outcomes = changes.iter().map(|queued| match queued.change.decide(&version) {
+                let outcomes = failing.iter().map(|queued| match queued.change.decide(&version) {
                     (outcome, edits) if edits.is_empty() => Ok(outcome),
                     _ => Err(error.clone()),
                 });
                 outcomes.collect()
             }
-            Err(error) => vec![Err(error); changes.len()],
+            Err(error) => vec![Err(error); failing.len()],
         }
     }
 
     /// Makes changes, commits them, and publishes the list. If that fails, publishes none of them.
-    fn try_save(&mut self, changes: &[QueuedChange]) -> Result<Vec<Outcome>, StorageError> {
+    /// `failing`: see [`Writer::begin`].
+    fn try_save(
+        &mut self,
+        changes: &[QueuedChange],
+        failing: &mut usize,
+    ) -> Result<Vec<Outcome>, StorageError> {
         let has_failed = self.status.now().failure.is_some();
         let oldest = changes.first().map(|queued| queued.came);
         let save = Save { has_failed, begun: Instant::now(), oldest };
         loop {
-            self.begin(&save)?;
+            self.begin(&save, changes, failing)?;
             if let Some(outcomes) = self.try_commit(changes)? {
                 return Ok(outcomes);
             }
@@ -226,6 +252,7 @@ impl Writer {
                 }
                 Written::NextCommit => break,
                 Written::TooLong => outcome = Outcome::TooLong,
+                Written::Refused(reason) => outcome = Outcome::Refused(reason),
             }
             outcomes.push(outcome);
             if begun.elapsed() > COMMIT_TIME {

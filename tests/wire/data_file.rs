@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Command;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Signal, geteuid};
@@ -25,8 +26,15 @@ fn run_in(directory: &Path, arguments: &[&str]) -> (Option<i32>, String, String)
 /// The reason for which a start cannot use this file, and the check of it.
 #[track_caller]
 fn failed_start(directory: &Path, file: &str) -> String {
-    let [start, check] = [&["--listen", "127.0.0.1:0"][..], &["--check"]].map(|mode| {
-        let (code, out, error) = run_in(directory, &[mode, &["--data", file]].concat());
+    same_refusal(file, |arguments| run_in(directory, arguments))
+}
+
+/// The reason for which both are refused, as `run` runs the program.
+#[track_caller]
+fn same_refusal(file: &str, run: impl Fn(&[&str]) -> (Option<i32>, String, String)) -> String {
+    // The check is first: a start may leave files that the check would find.
+    let [check, start] = [&["--check"][..], &["--listen", "127.0.0.1:0"]].map(|mode| {
+        let (code, out, error) = run(&[mode, &["--data", file]].concat());
         assert_eq!((code, out.as_str(), error.lines().count()), (Some(1), "", 1), "{error}");
         let prefix = format!("[ERROR] cannot use {file}: ");
         error.trim_end().split_once(&prefix).expect(&error).1.to_owned()
@@ -82,6 +90,62 @@ fn a_path_that_leads_nowhere_is_told_with_the_part_that_is_to_blame() {
         (&"y".repeat(250), too_long.to_owned()),
     ] {
         assert_eq!(failed_start(&scratch.0, file), reason);
+    }
+}
+
+#[test]
+fn what_stops_even_root_is_told() {
+    if !geteuid().is_root() {
+        return skip("only root can set attributes of files");
+    }
+    let scratch = Scratch::new();
+    Server::with_data("[]", &scratch.file("good.db"), &[]).stop();
+    let full = "cp good.db d/f";
+    let irregular = "it is not a regular file; remove it";
+    let attribute = |option| match option {
+        'i' => "it is immutable; change that with chattr -i, or name another file with --data",
+        _ => "it is append-only; change that with chattr -a, or name another file with --data",
+    };
+    let mount = "it is empty and a mount point, so that no other file can take its place; mount its \
+                 directory instead, or name another file with --data";
+    for (make, operation, file, reason) in [
+        (&format!("{full}; chattr +i d/f") as &str, "write", "d/f", attribute('i')),
+        (&format!("{full}; chattr +a d/f"), "write", "d/f", attribute('a')),
+        (&format!("{full}; chattr +a d"), "write", "d", attribute('a')),
+        (&format!("{full}; : > d/f-wal; chattr +a d/f-wal"), "write", "d/f-wal", attribute('a')),
+        (&format!("{full}; : > d/f-shm; chattr +i d/f-shm"), "open", "d/f-shm", attribute('i')),
+        (&format!("{full}; mkfifo d/f-wal"), "open", "d/f-wal", irregular),
+        (&format!("{full}; mkfifo d/f-shm"), "open", "d/f-shm", irregular),
+        (&format!("{full}; mkfifo d/f-journal"), "open", "d/f-journal", irregular),
+        (&format!("{full}; mkdir d/f-journal"), "open", "d/f-journal", irregular),
+        ("chattr +i d", "write", "d", attribute('i')),
+        ("chattr +a d", "write", "d", attribute('a')),
+        (": > d/f; chattr +i d/f", "write", "d/f", attribute('i')),
+        (": > d/f; chattr +a d/f", "write", "d/f", attribute('a')),
+        (": > d/f-journal; chattr +i d/f-journal", "remove", "d/f-journal", attribute('i')),
+        (": > d/f; : > d/f-wal; chattr +a d/f-wal", "remove", "d/f-wal", attribute('a')),
+        (": > d/f; mount --bind d/f d/f", "", "", mount),
+        (
+            ": > d/f; mount --bind d/f d/f; mount -o remount,ro,bind d/f",
+            "write",
+            "d/f",
+            &format!(
+                "it is read-only; name another file with --data, or under systemd have the unit \
+                 say ReadWritePaths={}",
+                scratch.file("d")
+            ),
+        ),
+    ] {
+        let shell =
+            |script: &str| run(Command::new("sh").args(["-c", script]).current_dir(&scratch.0));
+        let (_, before, failure) = shell(&format!("mkdir d; {make}; ls -A d"));
+        let found = failure.is_empty().then(|| failed_start(&scratch.0, "d/f"));
+        let after = shell("ls -A d").1;
+        shell("umount d/f; chattr -f -i -a d d/*; rm -r d");
+        let Some(found) = found else { return skip(&failure) };
+        let subject = format!("cannot {operation} {}: ", scratch.file(file));
+        let expected = if operation.is_empty() { reason.to_owned() } else { subject + reason };
+        assert_eq!((found, after), (expected, before), "{make}");
     }
 }
 
@@ -192,12 +256,12 @@ fn without_write_permission_the_list_can_be_printed_and_a_start_says_whose_it_is
     let scratch = Scratch::for_all_users();
     let file = scratch.file("colors.db");
     Server::with_data(&format!("[{A}]"), &file, &[]).stop();
-    let use_as_nobody = |arguments: &[&str], file: &str| {
+    let use_as_nobody = |arguments: &[&str]| {
         let mut command = own_environment(scratch.file("colors"));
-        command.args(arguments).args(["--data", file]).uid(65534).gid(65534);
-        run(command.current_dir("/"))
+        run(command.args(arguments).uid(65534).gid(65534).current_dir("/"))
     };
-    let run_as_nobody = |arguments: &[&str]| use_as_nobody(arguments, &file);
+    let run_as_nobody =
+        |arguments: &[&str]| use_as_nobody(&[arguments, &["--data", &file]].concat());
     let refused = |operation: &str, path: &str, mode: u32| {
         format!(
             ": cannot {operation} {path}: permission denied: it belongs to user 0 with mode {mode:04o}, \
@@ -240,10 +304,25 @@ fn without_write_permission_the_list_can_be_printed_and_a_start_says_whose_it_is
     let directory = scratch.0.to_str().unwrap();
     assert!(code == Some(1) && error.ends_with(&refused("write", directory, 0o755)), "{error}");
     // as the service manager starts it
-    let (_, _, error) = use_as_nobody(&["--check"], "colors.db");
+    let (_, _, error) = use_as_nobody(&["--check", "--data", "colors.db"]);
     assert!(error.contains("cannot use colors.db: cannot write /: "), "{error}");
     chown(&scratch.0, Some(65534), Some(65534)).unwrap();
     assert_eq!(run_as_nobody(&["--check"]).0, Some(0));
+    // an empty file of root's, and what a list has left that was root's
+    let empty = scratch.write("empty", "");
+    fs::set_permissions(&empty, fs::Permissions::from_mode(0o666)).unwrap();
+    let refusal = |file: &str| same_refusal(file, use_as_nobody);
+    let reason = "it is empty, and this process may not give its owner and group to a new file; \
+                  remove it, or run this as root";
+    assert_eq!(refusal(&empty), reason);
+    fs::remove_file(&empty).unwrap();
+    let left = scratch.write("new-wal", "");
+    fs::set_permissions(&left, fs::Permissions::from_mode(0o600)).unwrap();
+    chown(&scratch.0, Some(0), Some(0)).unwrap();
+    fs::set_permissions(&scratch.0, fs::Permissions::from_mode(0o1777)).unwrap();
+    let reason = refused("remove", &left, 0o600);
+    assert_eq!(format!(": {}\n", refusal(&scratch.file("new"))), reason);
+    fs::remove_file(&left).unwrap();
     assert_eq!(scratch.names(), ["colors", "colors.db"]);
 }
 

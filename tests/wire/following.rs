@@ -379,7 +379,8 @@ fn a_token_can_be_given_and_changed_while_it_runs() {
 fn a_list_that_cannot_be_saved_is_no_list_that_is_followed() {
     let scratch = Scratch::new();
     let writer = Server::start(&[]);
-    let follower = follow(&writer, &["--data", &scratch.file("copy.db")]);
+    let file = scratch.file("copy.db");
+    let follower = follow(&writer, &["--data", &file]);
     // no file may become longer
     let pid = rustix::process::Pid::from_raw(follower.pid() as i32);
     let limit = |bytes| Rlimit { current: bytes, maximum: None };
@@ -389,12 +390,21 @@ fn a_list_that_cannot_be_saved_is_no_list_that_is_followed() {
     writer.ask("PUT", "/colors/red", &format!(r#"{{"value":"{value}"}}"#)).expect_status(200);
     let failed = format!("cannot follow {} since ", url(&writer));
     // The database says of itself that a short change could be saved.
-    wait_until("it is said", || {
+    let is_told = |reason: &str| {
         let (code, status) = status_of(&follower);
-        code == 503 && status.starts_with(&failed) && status.contains("cannot be saved here")
-    });
+        let reason = format!("its list cannot be saved here: {reason}");
+        code == 503 && status.starts_with(&failed) && status.contains(&reason)
+    };
+    wait_until("it is said", || is_told(""));
     assert_eq!(follower.list(), before);
     prlimit(pid, Resource::Fsize, limit(None)).unwrap();
+    wait_for_list(&follower, &writer);
+    wait_until("it is well", || status_of(&follower).0 == 200);
+    let other = Connection::open(&file).unwrap();
+    other.execute_batch("CREATE UNIQUE INDEX by_name ON color (name)").unwrap();
+    writer.ask("POST", "/colors", r#"{"name":"red","value":"1"}"#).expect_status(201);
+    wait_until("it is refused", || is_told(r#"the index "by_name" of another program refuses"#));
+    other.execute_batch("DROP INDEX by_name").unwrap();
     wait_for_list(&follower, &writer);
     wait_until("it is well", || status_of(&follower).0 == 200);
 }

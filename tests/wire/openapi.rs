@@ -14,8 +14,8 @@ use crate::wire::waiting::wait_on;
 const HTTP: &str = include_str!("../../docs/http.md");
 
 /// The documented statuses that no request here brings about: they are there for failures of the
-/// disk, for bugs, and for lists in etcd.
-const UNPROVOKED: [&str; 2] = ["500", "507"];
+/// disk, for bugs, for indexes of other programs, and for lists in etcd.
+const UNPROVOKED: [&str; 3] = ["409", "500", "507"];
 
 struct Document(Value);
 

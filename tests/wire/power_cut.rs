@@ -273,21 +273,27 @@ fn what_was_acknowledged_survives_a_power_cut_after_any_call_and_what_was_refuse
 }
 
 #[test]
-fn a_directory_that_cannot_be_synced_is_no_place_for_a_list() {
+fn where_nothing_can_be_synced_or_locked_is_no_place_for_a_list() {
     for (calls, error, reason) in [
         ("fsync,fdatasync", "EIO", "Input/output error (os error 5)"),
         ("openat", "EMFILE", "Too many open files (os error 24)"),
+        ("flock", "ENOLCK", "No locks available (os error 37)"),
     ] {
         let scratch = Scratch::new();
         let (file, directory) = (scratch.file("colors.db"), scratch.0.to_str().unwrap());
         Server::with_data("[]", &file, &[]).stop();
         let (trace, inject) = (format!("trace={calls}"), format!("inject={calls}:error={error}"));
-        let options = ["-o", "/dev/null", "-P", directory, "-e", &trace, "-e", &inject];
-        let arguments = ["--listen", "127.0.0.1:0", "--data", &file];
-        let Some(mut command) = colors_below_strace(&options, &arguments) else { return };
-        let first = first_line(&mut command);
-        let message = format!("cannot use {file}: cannot sync {directory}: {reason}; a power cut ");
-        assert!(first.contains(&message), "{first}");
-        assert_eq!(scratch.names(), ["colors.db"]);
+        let (message, place) = match calls {
+            "flock" => (format!("cannot lock {file}: {reason}; name another file"), file.as_str()),
+            _ => (format!("cannot sync {directory}: {reason}; a power cut "), directory),
+        };
+        let options = ["-o", "/dev/null", "-P", place, "-e", &trace, "-e", &inject];
+        for mode in [&["--listen", "127.0.0.1:0"][..], &["--check"]] {
+            let arguments = [mode, &["--data", &file]].concat();
+            let Some(mut command) = colors_below_strace(&options, &arguments) else { return };
+            let first = first_line(&mut command);
+            assert!(first.contains(&format!("cannot use {file}: {message}")), "{first}");
+            assert_eq!(scratch.names(), ["colors.db"]);
+        }
     }
 }

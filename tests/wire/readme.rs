@@ -316,7 +316,7 @@ operating.md: 16 to 512 characters <- src/service/token.rs: TOKEN_CHARACTERS 16.
 operating.md: the last 7 versions <- packaging/backup: keep=${COLORS_BACKUPS:-7}
 operating.md: When 1,024 lines wait <- src/logging.rs: QUEUE_LINES 1024;
 operating.md: at most five times a second <- src/logging.rs: CLIENT_WARNINGS_MAX 5;
-durability.md: wait, each up to 5 s <- src/store/sqlite/open_database.rs: BUSY_TIME from_secs(5);
+durability.md: wait, each up to 5 s <- src/store/writer.rs: LOCKED_TIME from_millis(4200);
 durability.md: another start waits 6 s <- src/store/sqlite/locks.rs: LOCK_TIME from_secs(6);
 durability.md: 500 or 503 after some 5 s <- src/store/etcd/etcd_engine.rs: SAVE_TIME from_millis(4300);
 durability.md: a start fails after 6 s <- src/store/etcd/etcd_key.rs: START_TIME from_secs(6);

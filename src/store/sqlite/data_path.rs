@@ -6,7 +6,8 @@ use std::io::{ErrorKind, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::Access;
+use rustix::fs::{Access, AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+use rustix::io::Errno;
 
 use super::DatabaseError;
 use super::rows::{APPLICATION_ID, VERSION};
@@ -102,14 +103,25 @@ pub(super) fn has_list(path: &Path) -> Result<bool, DatabaseError> {
 
 /// Fails if this process may not read and write a file, or may not create files in its directory.
 pub(crate) fn check_writable(path: &Path) -> Result<(), DatabaseError> {
-    let check = |path: &Path, access| {
-        rustix::fs::access(path, access)
-            .map_err(|error| DatabaseError::refused("write", path, &error.into()))
+    check_access(path, Access::READ_OK | Access::WRITE_OK)?;
+    check_access(directory_of(path), Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK)
+}
+
+/// Fails if there is a file at a path, and this process may not do this with it.
+pub(super) fn check_access(path: &Path, access: Access) -> Result<(), DatabaseError> {
+    let allowed = match rustix::fs::access(path, access) {
+        Err(Errno::NOENT) => return Ok(()),
+        // access(2) takes such a file for writable.
+        Ok(()) if attributes(path).contains(StatxAttributes::APPEND) => Err(Errno::PERM),
+        allowed => allowed,
     };
-    if path.exists() {
-        check(path, Access::READ_OK | Access::WRITE_OK)?;
-    }
-    check(directory_of(path), Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK)
+    allowed.map_err(|error| DatabaseError::refused("write", path, &error.into()))
+}
+
+/// What chattr(1) and mount(8) have made of a file; nothing where the system does not tell.
+pub(super) fn attributes(path: &Path) -> StatxAttributes {
+    let found = statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty());
+    found.map_or(StatxAttributes::empty(), |found| found.stx_attributes)
 }
 
 /// The directory of a file. `path` is absolute.

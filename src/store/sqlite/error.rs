@@ -6,7 +6,9 @@ use std::path::Path;
 use std::{fmt, fs};
 
 use rusqlite::{ErrorCode, ffi};
+use rustix::fs::StatxAttributes;
 
+use super::data_path::attributes;
 use crate::store::engine::{Certainty, Scope, StorageError};
 
 /// Why a database cannot be opened, read or written. `Display` is for the operator, in the log and
@@ -24,6 +26,8 @@ pub(crate) enum DatabaseError {
     /// When the files, a row or the schema cannot be used, when the system refuses an operation on
     /// the files, or when SQLite fails otherwise. Has the reason.
     Unusable(String),
+    /// When SQLite refuses a statement, and is able to run others. Has its description.
+    Refused(String),
     /// When SQLite finds damage. Has its description.
     Damaged(String),
     /// When the disk has no room.
@@ -49,8 +53,16 @@ impl DatabaseError {
             return Self::Full;
         }
         let seen = path.ancestors().find_map(|part| Some((part, fs::metadata(part).ok()?)));
-        let (operation, path, cause) = match (error.kind(), seen) {
-            (ErrorKind::PermissionDenied, Some((part, there))) => {
+        let attribute = seen.as_ref().and_then(|(part, _)| attribute_of(part));
+        let (operation, path, cause) = match (error.kind(), seen, attribute) {
+            (ErrorKind::PermissionDenied, Some((part, _)), Some((attribute, option))) => {
+                let cause = format!(
+                    "it is {attribute}; change that with chattr {option}, or name another file \
+                     with --data"
+                );
+                (operation, part, cause)
+            }
+            (ErrorKind::PermissionDenied, Some((part, there)), None) => {
                 let cause = format!(
                     "permission denied: it belongs to user {} with mode {:04o}, and this process \
                      runs as user {}; run this as its owner, change its mode or owner, or name \
@@ -61,14 +73,14 @@ impl DatabaseError {
                 );
                 (if part == path { operation } else { "search" }, part, cause)
             }
-            (ErrorKind::ReadOnlyFilesystem, _) => {
+            (ErrorKind::ReadOnlyFilesystem, Some((part, _)), _) => {
                 let directory = path.ancestors().find(|part| part.is_dir()).unwrap_or(path);
                 let cause = format!(
                     "it is read-only; name another file with --data, or under systemd have the \
                      unit say ReadWritePaths={}",
                     directory.display()
                 );
-                (operation, directory, cause)
+                (operation, part, cause)
             }
             _ => (operation, path, format!("{error}; name another file with --data")),
         };
@@ -84,10 +96,20 @@ impl DatabaseError {
             | Self::Foreign
             | Self::Newer
             | Self::Unusable(_)
+            | Self::Refused(_)
             | Self::Damaged(_)
             | Self::Inaccessible => "the database cannot be used",
         }
     }
+}
+
+/// The attribute of a file that keeps even root from writing it, and how chattr(1) takes it away.
+fn attribute_of(path: &Path) -> Option<(&'static str, &'static str)> {
+    let attributes = attributes(path);
+    if attributes.contains(StatxAttributes::IMMUTABLE) {
+        return Some(("immutable", "-i"));
+    }
+    attributes.contains(StatxAttributes::APPEND).then_some(("append-only", "-a"))
 }
 
 impl fmt::Display for DatabaseError {
@@ -105,7 +127,7 @@ impl fmt::Display for DatabaseError {
                 "a newer version of colors made it; install that one, or name another file with \
                  --data",
             ),
-            Self::Unusable(reason) => f.write_str(reason),
+            Self::Unusable(reason) | Self::Refused(reason) => f.write_str(reason),
             Self::Damaged(damage) => write!(
                 f,
                 "it is damaged ({damage}); move it away, and start with --seed and a backup, which \
@@ -151,8 +173,12 @@ impl From<DatabaseError> for StorageError {
 
 impl From<rusqlite::Error> for DatabaseError {
     fn from(error: rusqlite::Error) -> Self {
-        let message = error.to_string();
-        let Some(failure) = error.sqlite_error() else { return Self::Unusable(message) };
+        let (failure, message) = match &error {
+            // Displayed, it would have the whole statement.
+            rusqlite::Error::SqlInputError { error, msg, .. } => (Some(error), msg.clone()),
+            error => (error.sqlite_error(), error.to_string()),
+        };
+        let Some(failure) = failure else { return Self::Unusable(message) };
         match (failure.code, failure.extended_code) {
             (ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked, _) => Self::Busy,
             // A read-only connection gets these while another program opens the database.
@@ -162,6 +188,9 @@ impl From<rusqlite::Error> for DatabaseError {
             (_, ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC) => Self::SyncFailed,
             (ErrorCode::SystemIoFailure, code) => Self::Disk(code),
             (ErrorCode::ReadOnly | ErrorCode::CannotOpen, _) => Self::Inaccessible,
+            // SQLITE_ERROR is `Unknown`.
+            (ErrorCode::ConstraintViolation | ErrorCode::Unknown, _)
+            | (ErrorCode::TooBig | ErrorCode::TypeMismatch, _) => Self::Refused(message),
             _ => Self::Unusable(message),
         }
     }

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::{Database, DatabaseError, SqliteEngine};
 use super::{
-    check_new_file, check_writable, locate, lock_file, lock_or_make, read_without_writing,
+    check_lock, check_new_file, check_writable, locate, lock_file, lock_or_make,
+    read_without_writing, sync_directory,
 };
 use crate::store::ColorList;
 use crate::store::place::{OpenPlace, Place};
@@ -46,17 +47,23 @@ impl Place for FilePlace {
     }
 
     fn check(&self, seed: Option<&ColorList>) -> Result<usize, String> {
-        let checked = match seed {
-            Some(seed) => check_new_file(&self.path, seed).map(|()| seed.len()),
-            None => Database::read_recovering(&self.path).map(|list| list.len()),
-        };
-        checked.map_err(reason)
+        if let Some(seed) = seed {
+            check_new_file(&self.path, seed).map_err(reason)?;
+            return Ok(seed.len());
+        }
+        check_lock(&self.path).map_err(reason)?;
+        let (list, warning) = Database::read_recovering(&self.path).map_err(reason)?;
+        sync_directory(&self.path).map_err(reason)?;
+        if let Some(warning) = warning {
+            log::warn!("{warning}");
+        }
+        Ok(list.len())
     }
 
     fn dump(&self) -> Result<ColorList, String> {
         let read = match check_writable(&self.path) {
             _ if !self.has_list => Err(DatabaseError::Missing),
-            Ok(()) => Database::read_recovering(&self.path),
+            Ok(()) => Database::read_recovering(&self.path).map(|(list, _)| list),
             Err(refused) => read_without_writing(&self.path).map_err(|error| match error {
                 DatabaseError::Inaccessible => refused,
                 error => error,

@@ -25,18 +25,33 @@ pub(super) const RETRY_PAUSE: Duration = Duration::from_millis(1);
 /// if another process keeps the lock for [`LOCK_TIME`].
 pub(crate) fn lock_file(path: &Path) -> Result<Option<File>, DatabaseError> {
     loop {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).custom_flags(OFlags::NOFOLLOW.bits() as i32);
-        let file = match options.open(path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            file => file.map_err(|error| DatabaseError::refused("open", path, &error))?,
-        };
+        let Some(file) = open_file(path)? else { return Ok(None) };
         lock(&file, path)?;
         // Otherwise FILE was replaced meanwhile, as by a start that found it empty. That start
         // locks the new FILE before it gives up the lock on the empty one.
         if is_at(&file, path) {
             return Ok(Some(file));
         }
+    }
+}
+
+/// Opens FILE for reading and writing. `None` if there is no FILE. Before the file is closed again,
+/// SQLite must not have opened it.
+pub(super) fn open_file(path: &Path) -> Result<Option<File>, DatabaseError> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).custom_flags(OFlags::NOFOLLOW.bits() as i32);
+    match options.open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        file => file.map(Some).map_err(|error| DatabaseError::refused("open", path, &error)),
+    }
+}
+
+/// Fails if FILE cannot be locked, but not if another process has the lock. Keeps no lock.
+pub(super) fn check_lock(path: &Path) -> Result<(), DatabaseError> {
+    let Some(file) = open_file(path)? else { return Ok(()) };
+    match try_lock(&file, path) {
+        Err(DatabaseError::Busy) => Ok(()),
+        locked => locked,
     }
 }
 
@@ -50,11 +65,13 @@ pub(super) fn lock_directory(path: &Path) -> Result<File, DatabaseError> {
 }
 
 fn lock(file: &File, path: &Path) -> Result<(), DatabaseError> {
-    retry_while_busy(LOCK_TIME, || {
-        file.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => DatabaseError::Busy,
-            TryLockError::Error(error) => DatabaseError::refused("lock", path, &error),
-        })
+    retry_while_busy(LOCK_TIME, || try_lock(file, path))
+}
+
+fn try_lock(file: &File, path: &Path) -> Result<(), DatabaseError> {
+    file.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => DatabaseError::Busy,
+        TryLockError::Error(error) => DatabaseError::refused("lock", path, &error),
     })
 }
 

@@ -14,7 +14,7 @@ use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{CWD, RenameFlags, StatxAttributes, renameat_with};
 use rustix::io::Errno;
 
 use super::wal_files::{give_owner_and_mode_of, sync_directory, with_suffix};
@@ -58,8 +58,9 @@ pub(crate) fn lock_or_make(
 
 /// Fails if a start could not make FILE. Makes the new file, and removes it again.
 pub(crate) fn check_new_file(path: &Path, colors: &ColorList) -> Result<(), DatabaseError> {
+    let empty = locks::open_file(path)?;
     let _lock = locks::lock_directory(path)?;
-    NewFile::create(path, colors, None).map(drop)
+    NewFile::create(path, colors, empty.as_ref()).map(drop)
 }
 
 /// Makes FILE, and returns the service lock on it. `empty`: the FILE to replace. Returns `None`,
@@ -105,7 +106,7 @@ impl NewFile {
         colors: &ColorList,
         empty: Option<&File>,
     ) -> Result<Self, DatabaseError> {
-        check_beside(path)?;
+        check_replaceable(path)?;
         let path = path.with_file_name(NEW_NAME);
         let failed = |error| DatabaseError::refused("make", &path, &error);
         remove(&path)?;
@@ -143,15 +144,29 @@ impl Drop for NewFile {
 }
 
 /// What SQLite adds to the name of a database for the files beside it.
-const SUFFIXES: [&str; 3] = ["-wal", "-shm", "-journal"];
+pub(super) const SUFFIXES: [&str; 3] = ["-wal", "-shm", "-journal"];
 
-/// Fails if what is beside a file cannot be removed, since it is a directory.
-fn check_beside(path: &Path) -> Result<(), DatabaseError> {
-    let mut beside = SUFFIXES.iter().map(|suffix| with_suffix(path, suffix));
-    match beside.find(|path| path.is_dir() && !path.is_symlink()) {
-        Some(path) => Err(DatabaseError::refused("remove", &path, &ErrorKind::IsADirectory.into())),
-        None => Ok(()),
+/// Fails if an empty FILE or what is beside it cannot be removed. Removes nothing.
+fn check_replaceable(path: &Path) -> Result<(), DatabaseError> {
+    if data_path::attributes(path).contains(StatxAttributes::MOUNT_ROOT) {
+        let reason = "it is empty and a mount point, so that no other file can take its place; \
+                      mount its directory instead, or name another file with --data";
+        return Err(DatabaseError::Unusable(reason.to_owned()));
     }
+    for path in [""].iter().chain(&SUFFIXES).map(|suffix| with_suffix(path, suffix)) {
+        let removed = if path.is_dir() && !path.is_symlink() {
+            Err(ErrorKind::IsADirectory.into())
+        } else {
+            // rmdir(2) says that this is no directory once it knows that the file may be removed.
+            fs::remove_dir(&path)
+        };
+        match removed {
+            Err(error) if error.kind() == ErrorKind::NotADirectory => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            removed => removed.map_err(|error| DatabaseError::refused("remove", &path, &error))?,
+        }
+    }
+    Ok(())
 }
 
 /// Removes the files of SQLite beside a file.

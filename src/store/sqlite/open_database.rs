@@ -13,11 +13,11 @@ use rusqlite::{Connection, OpenFlags, Params, ffi};
 
 use super::DatabaseError;
 use super::locks::{RETRY_PAUSE, retry_while_busy};
-use super::rows::{self, query_value, quick_check, read_list};
+use super::rows::{self, query_value, quick_check, read_list, refusing_indexes};
 use super::wal_files::{self, PAGE_BYTES_MIN, WalFiles};
 use crate::store::{Color, ColorList, Edit};
 
-/// How long a start, a save or a read waits for a lock of another program.
+/// How long a start or a read waits for a lock of another program.
 pub(crate) const BUSY_TIME: Duration = Duration::from_secs(5);
 
 /// How long one try to begin a save waits for a lock. Between two tries the writer publishes what
@@ -39,6 +39,8 @@ const KEEP_WAL: DbConfig = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
 pub(crate) struct Database {
     connection: Connection,
     files: WalFiles,
+    /// Indexes of other programs that may refuse a change.
+    indexes: Vec<String>,
     /// What [`DATA_VERSION`] returned when the list was last read. `None`: the list has to be read.
     data_version: Option<i64>,
     /// The lock that keeps out other processes of the service; `None` for a read.
@@ -54,7 +56,7 @@ impl Database {
         lock: File,
     ) -> Result<(Self, ColorList), DatabaseError> {
         let mut database = Self::open_checked(given, path, Some(lock))?;
-        let connection = &mut database.connection;
+        let connection = &database.connection;
         if query_value::<String>(connection, "PRAGMA journal_mode=WAL")? != "wal" {
             let reason = "its file system has no shared memory for a WAL; name a file on a local \
                           disk with --data";
@@ -65,10 +67,10 @@ impl Database {
         connection.execute_batch("PRAGMA synchronous=FULL; PRAGMA journal_size_limit=4194304")?;
         // SQLite makes FILE-wal at the first transaction.
         connection.execute_batch("BEGIN")?;
-        let colors = read_list(connection, &ColorList::default())?;
-        database.data_version = Some(query_value(connection, DATA_VERSION)?);
+        let colors = database.read(&ColorList::default())?;
+        database.data_version = Some(query_value(&database.connection, DATA_VERSION)?);
         database.files.note_opened()?;
-        wait_for_locks(connection, TRY_TIME)?;
+        wait_for_locks(&mut database.connection, TRY_TIME)?;
         // SQLite syncs the directory too, at the first sync of FILE-wal, but ignores a failure.
         wal_files::sync_directory(path)?;
         database.roll_back();
@@ -77,9 +79,13 @@ impl Database {
 
     /// Reads the list of the database at a path without links, as a start would: recovers what a
     /// kill has left, and looks for damage. A service may be using the database.
-    pub(crate) fn read_recovering(path: &Path) -> Result<ColorList, DatabaseError> {
-        let database = Self::open_checked(path, path, None)?;
-        read_list(&database.connection, &ColorList::default())
+    /// Returns also the [`Database::warning`].
+    pub(crate) fn read_recovering(
+        path: &Path,
+    ) -> Result<(ColorList, Option<String>), DatabaseError> {
+        let mut database = Self::open_checked(path, path, None)?;
+        let colors = database.read(&ColorList::default())?;
+        Ok((colors, database.warning()))
     }
 
     /// Opens a database, and looks for damage.
@@ -90,8 +96,16 @@ impl Database {
         // If FILE-wal was there before, closing the connection leaves it as it is, until
         // [`Database::close`] changes this setting.
         connection.set_db_config(KEEP_WAL, has_wal)?;
+        // Before the check for damage, which fails as well without a collation.
+        let indexes = refusing_indexes(&connection)?;
         quick_check(&connection)?;
-        Ok(Self { connection, files, data_version: None, _lock: lock })
+        Ok(Self { connection, files, indexes, data_version: None, _lock: lock })
+    }
+
+    fn read(&mut self, known: &ColorList) -> Result<ColorList, DatabaseError> {
+        let (colors, indexes) = read_list(&self.connection, known)?;
+        self.indexes = indexes;
+        Ok(colors)
     }
 
     /// Begins a save. Waits [`TRY_TIME`] for the write lock, then fails with `Busy`. Returns the
@@ -142,7 +156,7 @@ impl Database {
         }
         // Another program may have made FILE-wal longer during the wait for its lock.
         self.check_files(known)?;
-        let colors = read_list(&self.connection, known)?;
+        let colors = self.read(known)?;
         self.data_version = data_version;
         Ok(Some(colors))
     }
@@ -175,8 +189,55 @@ impl Database {
         Ok(())
     }
 
-    /// Writes an edit of the list, after [`Database::begin`].
-    pub(crate) fn write(&mut self, edit: &Edit) -> Result<(), DatabaseError> {
+    /// Which indexes of other programs may refuse a change, in words; `None` if there are none.
+    pub(crate) fn indexes(&self) -> Option<String> {
+        match self.indexes.as_slice() {
+            [] => None,
+            [index] => Some(format!("the index {index:?} of another program")),
+            [first, rest @ ..] => {
+                let rest = rest.iter().map(|index| format!(", {index:?}")).collect::<String>();
+                Some(format!("one of the indexes {first:?}{rest} of another program"))
+            }
+        }
+    }
+
+    /// What the operator should know of the database; `None` if there is nothing.
+    pub(crate) fn warning(&self) -> Option<String> {
+        self.indexes().map(|indexes| format!("{indexes} may refuse changes (409)"))
+    }
+
+    /// Writes the edits of one change of `list`, after [`Database::begin`]. Returns why an index
+    /// refuses the change; `None` if it is written. A change that is refused leaves nothing.
+    pub(crate) fn write(
+        &mut self,
+        edits: &[Edit],
+        list: &ColorList,
+    ) -> Result<Option<String>, DatabaseError> {
+        let Some(indexes) = self.indexes() else {
+            edits.iter().try_for_each(|edit| self.write_edit(edit))?;
+            return Ok(None);
+        };
+        self.execute("SAVEPOINT change", [])?;
+        let mut written = edits.iter().try_for_each(|edit| self.write_edit(edit));
+        if matches!(written, Err(DatabaseError::Refused(_))) && edits.len() > 1 {
+            // A list between these edits may have duplicates that the last one has not.
+            self.execute("ROLLBACK TO change", [])?;
+            let mut version = list.clone();
+            edits.iter().for_each(|edit| drop(version.apply(edit)));
+            written = self.write_edit(&Edit::ReplaceAll(version));
+        }
+        let refused = match written {
+            Err(DatabaseError::Refused(reason)) => {
+                self.execute("ROLLBACK TO change", [])?;
+                Some(format!("{indexes} refuses this change: {reason}"))
+            }
+            written => written.map(|()| None)?,
+        };
+        self.execute("RELEASE change", [])?;
+        Ok(refused)
+    }
+
+    fn write_edit(&mut self, edit: &Edit) -> Result<(), DatabaseError> {
         match edit {
             Edit::Append(id, color) => self.put(rows::INSERT, *id, color),
             Edit::Update(id, color) => self.put(rows::UPDATE, *id, color),
@@ -310,7 +371,8 @@ fn try_read_without_writing(path: &Path) -> Result<ColorList, DatabaseError> {
     let uri = format!("file://{path_in_uri}{parameters}");
     let found = Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
         .map_err(DatabaseError::from)
-        .and_then(|connection| read_list(&connection, &ColorList::default()));
+        .and_then(|connection| read_list(&connection, &ColorList::default()))
+        .map(|(list, _)| list);
     if unused_since() == before { found } else { Err(DatabaseError::Busy) }
 }
 

@@ -48,17 +48,16 @@ impl Scratch {
 
     /// Saves edits of the list that is known.
     fn save(&mut self, edits: impl IntoIterator<Item = Edit>) -> Result<(), DatabaseError> {
+        let edits: Vec<Edit> = edits.into_iter().collect();
         let mut version = self.colors.clone();
-        let saved = edits
-            .into_iter()
-            .try_for_each(|edit| {
-                self.database.write(&edit)?;
-                version.apply(&edit);
-                Ok(())
-            })
-            .and_then(|()| self.database.commit());
+        let written = self.database.write(&edits, &version);
+        let saved = written.and_then(|refused| {
+            assert_eq!(refused, None);
+            self.database.commit()
+        });
         self.database.roll_back();
         saved?;
+        edits.iter().for_each(|edit| drop(version.apply(edit)));
         self.colors = version;
         Ok(())
     }
@@ -72,7 +71,7 @@ impl Scratch {
     }
 
     fn read(&self) -> ColorList {
-        Database::read_recovering(&self.path).unwrap()
+        Database::read_recovering(&self.path).unwrap().0
     }
 }
 
@@ -187,7 +186,7 @@ fn a_wal_that_is_cut_short_is_one_of_the_lists_before() {
         |end: &usize| (end + 4120 - 64) % 4120 < 80 || end.is_multiple_of(29) || *end == wal.len();
     for end in (0..=wal.len()).filter(is_tried) {
         fs::write(wal_files::with_suffix(&copy, "-wal"), &wal[..end]).unwrap();
-        let colors = Database::read_recovering(&copy).unwrap();
+        let colors = Database::read_recovering(&copy).unwrap().0;
         assert!(
             colors == lists[commits] || Some(&colors) == lists.get(commits + 1),
             "{end}: {colors:?}"
@@ -205,5 +204,5 @@ fn a_copy_without_its_shm_is_read() {
     let beside = |name: &str| scratch.path.with_file_name(name);
     fs::copy(&scratch.path, beside("copy.db")).unwrap();
     fs::copy(beside("colors.db-wal"), beside("copy.db-wal")).unwrap();
-    assert_eq!(ids(&Database::read_recovering(&beside("copy.db")).unwrap()), [1, 2]);
+    assert_eq!(ids(&Database::read_recovering(&beside("copy.db")).unwrap().0), [1, 2]);
 }

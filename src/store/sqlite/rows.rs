@@ -44,11 +44,12 @@ pub(super) fn quick_check(connection: &Connection) -> Result<(), DatabaseError> 
     }
 }
 
-/// Reads the list. A color that `known` has with the same id shares memory with the known one.
+/// Reads the list, and finds the [`refusing_indexes`]. A color that `known` has with the same id
+/// shares memory with the known one.
 pub(super) fn read_list(
     connection: &Connection,
     known: &ColorList,
-) -> Result<ColorList, DatabaseError> {
+) -> Result<(ColorList, Vec<String>), DatabaseError> {
     // `data_path` has checked the header in FILE. A later header may be in FILE-wal.
     if query_value::<i32>(connection, "PRAGMA application_id")? != APPLICATION_ID {
         return Err(DatabaseError::Foreign);
@@ -57,8 +58,10 @@ pub(super) fn read_list(
         return Err(DatabaseError::Newer);
     }
     check_schema(connection)?;
+    let indexes = refusing_indexes(connection)?;
     let mut statement = connection.prepare("SELECT id, name, value FROM color ORDER BY id")?;
-    statement.query_and_then([], |row| color_in(row, known))?.collect()
+    let rows = statement.query_and_then([], |row| color_in(row, known))?;
+    Ok((rows.collect::<Result<_, _>>()?, indexes))
 }
 
 /// The color in a row, and its id.
@@ -110,4 +113,31 @@ fn check_schema(connection: &Connection) -> Result<(), DatabaseError> {
         ))),
         None => Ok(()),
     }
+}
+
+/// The names of the indexes that may refuse a change: a UNIQUE one refuses duplicates, and an
+/// expression of an index, or its WHERE, may fail. All are of other programs. Fails if SQLite
+/// cannot maintain an index, so that every change would fail: it lacks a function or collation of
+/// another program.
+pub(super) fn refusing_indexes(connection: &Connection) -> Result<Vec<String>, DatabaseError> {
+    // In index_xinfo, an expression has no number of a column, but -2.
+    let mut statement = connection.prepare_cached(
+        "SELECT list.name, list.\"unique\" OR list.partial OR EXISTS \
+         (SELECT 1 FROM pragma_index_xinfo(list.name) WHERE cid = -2) \
+         FROM pragma_index_list('color') AS list ORDER BY list.name",
+    )?;
+    let found = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let found = found.collect::<Result<Vec<(String, bool)>, _>>()?;
+    for (name, _) in &found {
+        // SQLite compiles what maintains the index. The statement is not run.
+        let reindex = format!("REINDEX main.\"{}\"", name.replace('"', "\"\""));
+        connection.prepare(&reindex).map_err(|error| match error.into() {
+            DatabaseError::Refused(reason) => DatabaseError::Unusable(format!(
+                "with its index {name:?} every change fails: {reason}; remove the index with \
+                 sqlite3"
+            )),
+            error => error,
+        })?;
+    }
+    Ok(found.into_iter().filter_map(|(name, may_refuse)| may_refuse.then_some(name)).collect())
 }

@@ -1,9 +1,8 @@
-//! An open database as a storage engine: how long a save waits for the write lock, and what the log
+//! An open database as a storage engine: how a save waits for the write lock, and what the log
 //! says when another program has changed the list.
 
 use std::time::{Duration, Instant};
 
-use super::open_database::{BUSY_TIME, TRY_TIME};
 use super::{Database, DatabaseError};
 use crate::store::engine::{Begun, Commit, Engine, Refresh, Save, StorageError, Written};
 use crate::store::{ColorList, Edit};
@@ -39,20 +38,20 @@ impl SqliteEngine {
 }
 
 impl Engine for SqliteEngine {
-    /// Waits about [`BUSY_TIME`] for the write lock, then fails with `Busy`. Other programs may
-    /// take the lock again and again, so what they commit is returned after each [`TRY_TIME`].
+    /// Waits [`TRY_TIME`] for the write lock, and as long for what the poll behind it needs. Other
+    /// programs may take the lock again and again: the poll finds what they commit.
+    ///
+    /// [`TRY_TIME`]: super::open_database::TRY_TIME
     fn begin(&mut self, known: &ColorList, save: &Save) -> Result<Begun, StorageError> {
         match self.database.begin(known, save.has_failed) {
-            Err(DatabaseError::Busy) if save.begun.elapsed() + TRY_TIME < BUSY_TIME => {
+            Err(busy @ DatabaseError::Busy) => {
                 // The failed try may have got the write lock, and failed on another lock.
                 self.database.roll_back();
-                match self.database.read_if_changed(known) {
-                    Err(DatabaseError::Busy) => Ok(Begun::Locked(None)),
-                    found => {
-                        let found = found?;
-                        Ok(Begun::Locked(self.refreshed(known, found)))
-                    }
-                }
+                let found = match self.database.read_if_changed(known) {
+                    Err(DatabaseError::Busy) => None,
+                    found => found?,
+                };
+                Ok(Begun::Locked(self.refreshed(known, found), busy.into()))
             }
             found => {
                 let found = found?;
@@ -66,9 +65,8 @@ impl Engine for SqliteEngine {
         Ok(self.refreshed(known, found))
     }
 
-    fn write(&mut self, edits: &[Edit], _: &ColorList) -> Result<Written, StorageError> {
-        edits.iter().try_for_each(|edit| self.database.write(edit))?;
-        Ok(Written::Yes)
+    fn write(&mut self, edits: &[Edit], list: &ColorList) -> Result<Written, StorageError> {
+        Ok(self.database.write(edits, list)?.map_or(Written::Yes, Written::Refused))
     }
 
     /// There is no conflict: the save has the write lock.
@@ -79,6 +77,10 @@ impl Engine for SqliteEngine {
 
     fn roll_back(&mut self) {
         self.database.roll_back();
+    }
+
+    fn warning(&self) -> Option<String> {
+        self.database.warning()
     }
 
     fn close(self: Box<Self>) -> Result<(), String> {

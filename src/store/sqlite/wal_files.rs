@@ -9,11 +9,12 @@ use std::io;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FallocateFlags, OFlags, fallocate};
+use rustix::fs::{Access, FallocateFlags, OFlags, fallocate};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::DatabaseError;
-use super::data_path::directory_of;
+use super::data_path::{check_access, directory_of};
+use super::new_file::SUFFIXES;
 use crate::file_id::FileId;
 
 /// The wal-index in FILE-shm consists of blocks of this many bytes. Each is for this many frames of
@@ -128,8 +129,17 @@ impl WalFiles {
     /// Allocates FILE-shm for the present length of FILE-wal, and fails if the disk has no room for
     /// that. If no other program has FILE-shm open, SQLite will cut FILE-shm and fill it again.
     pub(super) fn new(given: &Path, path: &Path) -> Result<Self, DatabaseError> {
+        for beside in SUFFIXES.iter().map(|suffix| with_suffix(path, suffix)) {
+            if fs::symlink_metadata(&beside).is_ok_and(|there| !there.is_file()) {
+                let beside = beside.display();
+                let reason = format!("cannot open {beside}: it is not a regular file; remove it");
+                return Err(DatabaseError::Unusable(reason));
+            }
+        }
         let file = OpenedFile { path: given.to_owned(), id: None };
         let wal = OpenedFile { path: with_suffix(path, "-wal"), id: None };
+        // SQLite would open it read-only, and fail at the first save.
+        check_access(&wal.path, Access::READ_OK | Access::WRITE_OK)?;
         let mut shm = SharedMemory::open(path)?;
         shm.allocate(wal.there().map_or(0, |wal| wal.len()))?;
         Ok(Self { file, wal, shm, whole_file: 0, whole_wal: 0, wal_bytes_max: 0 })
