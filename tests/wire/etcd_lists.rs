@@ -124,19 +124,23 @@ fn an_etcd_that_was_emptied_has_another_list_once_that_is_made_anew() {
 }
 
 #[test]
-fn an_etcd_that_was_restored_has_an_older_list() {
+fn an_etcd_that_was_restored_has_an_older_list_also_once_that_was_changed() {
     let Some(etcd) = Etcd::start(1) else { return };
     let url = etcd.url("colors");
     let server = Server::with_data(SEED, &url, &[]);
     server.ask("POST", "/colors", COLOR).expect_status(201);
+    let list = server.list();
     // What a snapshot from before the change would bring back.
     etcd.etcdctl(&["del", "colors/log/0000000000000001"]);
     wait_until("a change is refused", || server.ask("DELETE", "/colors/a", "").status == 503);
     expect_unhealthy(&server, "has an older list");
-    assert_eq!(
-        Server::start(&["--data", &url]).list(),
-        r##"{"data":[{"name":"red","value":"#f00"}]}"##
-    );
+    let again = Server::start(&["--data", &url]);
+    assert_eq!(again.list(), r##"{"data":[{"name":"red","value":"#f00"}]}"##);
+    // Its fence is where the change was.
+    again.ask("DELETE", "/colors/red", "").expect_status(200);
+    expect_unhealthy(&server, "has another list");
+    server.ask("DELETE", "/colors/a", "").expect_status(503);
+    assert_eq!(server.list(), list);
 }
 
 /// Passes a connection on to etcd. Before a read of the log, puts a snapshot and has etcd forget
