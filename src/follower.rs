@@ -101,13 +101,13 @@ impl Follower {
         // The first request does not wait, and neither does one after a failure: a quick answer
         // shows that the other service is there.
         let mut wait = Duration::ZERO;
-        // The version that was here after the last answer with a list.
+        // The number of the version that was here after the last answer.
         let mut followed = None;
         loop {
             let begun = Instant::now();
             let before = store.list.version();
-            let is_own = followed.as_ref().is_none_or(|list| !before.is_same_version(list));
-            let follow = || self.follow_once(store, &before, is_own, wait);
+            let is_own = followed != Some(before.number);
+            let follow = || self.follow_once(store, &before.list, is_own, wait);
             let result = catch_unwind(AssertUnwindSafe(follow)).unwrap_or_else(|_| {
                 Err(("the service failed, its log says where".to_owned(), Duration::ZERO))
             });
@@ -116,8 +116,8 @@ impl Follower {
             let least_pause = failure.map_or(Duration::ZERO, |(_, pause)| *pause);
             let may_wait = result.is_ok() && self.followed.knows_route();
             wait = if may_wait { WAIT_TIME } else { Duration::ZERO };
-            let after = store.list.version();
-            let is_changed = !after.is_same_version(&before);
+            let after = store.list.number();
+            let is_changed = after != before.number;
             if result.is_ok() {
                 followed = Some(after);
             }

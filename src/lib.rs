@@ -115,7 +115,7 @@
 //!    of the list, commits (FILE-wal is synced, or etcd has it), and publishes the clone.
 //! 3. The outcome comes to the worker as `Mail::Outcome`, and so to `Connection::handle_outcome`.
 //!    `Service::respond_to_outcome` makes the response: 500 if the change could not be saved.
-//! 4. `Watches::mark` gets the edits of each published version, and finds the connections that wait
+//! 4. `Watches::mark` gets the `Step` to each published version, and finds the connections that wait
 //!    for these colors or for the list. `Connection::ask_again` asks the service once more.
 //!
 //! **A deadline.**

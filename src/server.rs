@@ -185,9 +185,9 @@ impl WorkerHandle {
 /// A listener that marks what has changed for each worker, and wakes those for which that is news.
 pub(crate) fn change_listener(workers: &[WorkerHandle]) -> ChangeListener {
     let workers = workers.to_vec();
-    Box::new(move |edits| {
+    Box::new(move |step| {
         for worker in &workers {
-            if worker.watches.mark(edits) {
+            if worker.watches.mark(step) {
                 worker.inbox.wake();
             }
         }

@@ -78,8 +78,13 @@ pub(crate) enum Decision {
     /// The head of the request is refused: respond so, and read no content.
     Refuse(Response),
     /// What the client has is current, and it prefers to wait until this changes (RFC 7240 §4.3).
-    /// The response is a 200 with what it has; [`Response::into_not_modified`] makes it the 304.
-    WaitForChange(Subject, Response),
+    WaitForChange {
+        subject: Subject,
+        /// The number of the version of the list in which it is current.
+        seen: u64,
+        /// A 200 with what the client has; [`Response::into_not_modified`] makes it the 304.
+        current: Response,
+    },
     /// Nothing was done, since it would take long: ask again on [`Thread::Pool`].
     AnswerOnPool,
     /// The writer has to save this change: [`Store::submit`]. [`Service::respond_to_outcome`] makes
@@ -88,11 +93,11 @@ pub(crate) enum Decision {
 }
 
 /// What a client waits to see changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Subject {
     List,
     /// The first color of this name.
-    Color(Box<str>),
+    Color(Arc<str>),
 }
 
 /// What the server is doing, and how many connections each worker has. The server sets this and

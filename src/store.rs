@@ -55,8 +55,6 @@ mod color;
 mod color_list;
 mod difference;
 mod engine;
-#[cfg(test)]
-mod engine_tests;
 pub(crate) mod etcd;
 pub(crate) mod json;
 mod list;
@@ -75,7 +73,7 @@ pub(crate) use color_list::{ColorList, Edit};
 use engine::Engine;
 pub(crate) use engine::{Certainty, StorageError};
 pub(crate) use json::JsonError;
-pub(crate) use list::{ChangeListener, SharedList};
+pub(crate) use list::{ChangeListener, SharedList, Step};
 pub(crate) use place::{OpenPlace, Place};
 pub(crate) use storage_status::StorageStatus;
 pub(crate) use writer::Writer;
@@ -173,3 +171,6 @@ impl Store {
         result.unwrap_or_else(|_| Err("the storage was not closed in time".to_owned()))
     }
 }
+
+#[cfg(test)]
+mod engine_tests;

@@ -52,16 +52,6 @@ impl Content {
         }
     }
 
-    /// Whether the bytes are equal, but were made for another version of the list or the color.
-    pub(crate) fn is_equal_but_other(&self, other: &Self) -> bool {
-        let is_same = match (self, other) {
-            (Self::Shared(one), Self::Shared(other)) => Arc::ptr_eq(one, other),
-            (Self::Short(one), Self::Short(other)) => Arc::ptr_eq(one, other),
-            _ => false,
-        };
-        !is_same && self.tag() == other.tag()
-    }
-
     pub(crate) fn tag(&self) -> Tag {
         match self {
             Self::Shared(representation) => representation.tag(),

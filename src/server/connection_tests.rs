@@ -8,7 +8,7 @@ use threadpool::ThreadPool;
 
 use super::*;
 use crate::server::inbox::Mail;
-use crate::server::{Shared, WorkerHandle};
+use crate::server::{Shared, WorkerHandle, change_listener};
 use crate::service::{ServerState, Service};
 use crate::store::{Action, Change, Color, ColorList, Store};
 
@@ -31,9 +31,10 @@ impl Pair {
     fn new(value: &str) -> Self {
         let colors = ColorList::from_iter([Color::new("red", value)]);
         let options = Options { max_body: 1_000, ..Options::default() };
-        let store = Store::in_memory(colors, Box::new(|_| ()));
         let state = ServerState::new(1, 10);
-        let worker = WorkerHandle::all(&state).unwrap().remove(0);
+        let workers = WorkerHandle::all(&state).unwrap();
+        let store = Store::in_memory(colors, change_listener(&workers));
+        let worker = workers[0].clone();
         let shared =
             Arc::new(Shared::new(Service::new(options.into(), store, None, None, state), 10_000));
         let (client, socket) = UnixStream::pair().unwrap();
@@ -103,7 +104,7 @@ impl Pair {
     }
 
     fn tag(&self) -> String {
-        self.store().list.find("red").unwrap().json.tag().to_string()
+        self.store().list.find("red").unwrap().1.json.tag().to_string()
     }
 
     /// A request that waits for a change of the color for so many seconds.
@@ -286,7 +287,7 @@ fn a_change_before_the_wait_is_not_missed() {
     parser.append(text.as_bytes());
     let request = parser.next_request(0).unwrap().unwrap();
     let next = pair.with_context(|_, context| context.decide(&request, false));
-    assert!(matches!(next, Decision::WaitForChange(..)), "the tag is current");
+    assert!(matches!(next, Decision::WaitForChange { .. }), "the tag is current");
     pair.change_red("2");
     let begin = |connection: &mut Connection, context: &mut LoopContext<'_>| {
         let begun = connection.carry_out(Pending::new(request, context.now), next, context);
@@ -305,7 +306,7 @@ fn a_wait_for_a_long_list_that_has_changed_does_not_end_without_an_answer() {
     let long = "x".repeat(70_000);
     let mut pair = Pair::new(&long);
     let wait = |pair: &mut Pair| {
-        let tag = pair.store().list.version().envelope().tag();
+        let tag = pair.store().list.version().list.envelope().tag();
         let fields = format!("Host: a\r\nIf-None-Match: {tag}\r\nPrefer: wait=60\r\n");
         let request = format!("GET /colors HTTP/1.1\r\n{fields}\r\n");
         assert_eq!(pair.send(1, &request), Next::Epoll(EventFlags::IN));
@@ -325,7 +326,7 @@ fn a_wait_for_a_long_list_that_has_changed_does_not_end_without_an_answer() {
     let mut pair = Pair::new("1");
     wait(&mut pair);
     pair.change_red(&long);
-    pair.store().list.version().envelope();
+    pair.store().list.version().list.envelope();
     pair.phase = Phase::AboveLimit;
     assert_eq!(pair.handle_event(Event::Evicted), Next::Queue);
     pair.handle_event(Event::Turn);

@@ -2,24 +2,22 @@
 //! sockets, and no answers.
 //!
 //! The thread that publishes a version of the list marks what the version has changed
-//! ([`Watches::mark`]). The worker takes the marks, and has the connections that wait for these ask
-//! the service again. A new watch is added first, and then its connection asks once more: a change
-//! that was published before is in this answer, and a later one marks the connection. So no change
-//! is missed, and no two versions are compared.
+//! ([`Watches::mark`]) with the number of the version. The worker takes the marks, and has the
+//! connections that wait for these ask the service again. A new watch is added first, and then its
+//! connection asks once more: a change that was published before is in this answer, and a later one
+//! marks the connection. So no change is missed.
 
-use std::collections::BTreeSet;
-use std::hash::{BuildHasher as _, RandomState};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::mem::take;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::service::{ServerState, Subject};
-use crate::store::Edit;
+use crate::store::{Edit, Step};
 
 /// The connections of one worker that wait for a change.
 pub(super) struct Watches {
     entries: Mutex<Entries>,
-    hasher: RandomState,
     state: Arc<ServerState>,
     /// The number of the worker.
     worker: usize,
@@ -27,88 +25,97 @@ pub(super) struct Watches {
 
 #[derive(Default)]
 struct Entries {
-    /// Subjects with the ids of connections. Connections with the same subject are neighbors.
-    ids: BTreeSet<(Key, u64)>,
+    subjects: HashMap<Subject, Entry>,
     /// What has changed since the last [`Watches::take_affected`], if a connection waits for it.
-    marks: BTreeSet<Key>,
-    /// All connections count as affected.
-    all_changed: bool,
+    marks: HashSet<Subject>,
 }
 
-/// A subject, with a hash in place of the name. If two names have the same hash, a change of one
-/// color has those who wait for the other one ask again, which does no harm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Key {
-    List,
-    Color(u64),
+/// A subject for which somebody waits.
+#[derive(Default)]
+struct Entry {
+    connections: BTreeSet<u64>,
+    /// The number of the last version that has changed it. 0 if none has while somebody waited.
+    changed: u64,
 }
 
-/// The entry of one connection in [`Watches`], until it is dropped.
+/// The wait of one connection, until it is dropped.
 pub(super) struct Watch {
     watches: Arc<Watches>,
-    key: Key,
+    subject: Subject,
     connection: u64,
+    /// The number of the version in which the client has what is current.
+    seen: u64,
 }
 
 impl Watches {
     pub(super) fn new(state: Arc<ServerState>, worker: usize) -> Self {
-        Self { entries: Mutex::default(), hasher: RandomState::new(), state, worker }
+        Self { entries: Mutex::default(), state, worker }
     }
 
-    /// Adds a connection. Ask the service after that: a change may have come before.
-    pub(super) fn add(self: &Arc<Self>, subject: &Subject, connection: u64) -> Watch {
-        let key = match subject {
-            Subject::List => Key::List,
-            Subject::Color(name) => self.key_of(name),
-        };
+    /// Adds a connection. `seen`: the version that its client has. Ask the service after that: a
+    /// change may have come before.
+    pub(super) fn add(self: &Arc<Self>, subject: Subject, connection: u64, seen: u64) -> Watch {
         let mut entries = self.lock();
-        entries.ids.insert((key, connection));
-        self.count().store(entries.ids.len(), Relaxed);
-        Watch { watches: Arc::clone(self), key, connection }
+        entries.subjects.entry(subject.clone()).or_default().connections.insert(connection);
+        self.count().fetch_add(1, Relaxed);
+        Watch { watches: Arc::clone(self), subject, connection, seen }
     }
 
-    /// Marks what these edits, which have led to a new version of the list, have changed. True if
-    /// the worker has to be woken for it. Without connections that wait, this takes no lock.
+    /// Marks what a new version of the list has changed. True if the worker has to be woken for it.
+    /// Without connections that wait, this takes no lock.
     ///
     /// Call this when the new version can be read already. It may overlook a connection that is
     /// added at the same time. Such a connection asks the service after it was added, and finds the
     /// new version: the lock around the list orders its read after the publication.
-    pub(super) fn mark(&self, edits: &[Edit]) -> bool {
+    pub(super) fn mark(&self, step: &Step<'_>) -> bool {
         if self.count().load(Relaxed) == 0 {
             return false;
         }
-        let key_of = |edit: &Edit| edit.color().map(|color| self.key_of(&color.name()));
-        let keys: Vec<_> = edits.iter().map(key_of).collect();
-        let mut entries = self.lock();
-        let had_marks = entries.has_marks();
-        entries.mark(Key::List);
-        for key in keys {
-            match key {
-                Some(key) => entries.mark(key),
-                None => entries.all_changed = true,
+        let mut changed = vec![Subject::List];
+        let mut before = step.before;
+        for edit in step.edits {
+            // Names are looked up without the lock.
+            changed.extend(self.concerned(edit).into_iter().filter(|subject| match subject {
+                Subject::List => false,
+                Subject::Color(name) => before.is_none_or(|list| edit.changes(list, name)),
+            }));
+            if let Edit::ReplaceAll(list) = edit {
+                before = Some(list);
             }
         }
-        !had_marks && entries.has_marks()
+        let mut entries = self.lock();
+        let Entries { subjects, marks } = &mut *entries;
+        let had_marks = !marks.is_empty();
+        for subject in changed {
+            if let Some(entry) = subjects.get_mut(&subject) {
+                entry.changed = entry.changed.max(step.number);
+                marks.insert(subject);
+            }
+        }
+        !had_marks && !marks.is_empty()
+    }
+
+    /// Those subjects for which somebody waits that an edit may change.
+    fn concerned(&self, edit: &Edit) -> Vec<Subject> {
+        let subject = edit.color().map(|color| Subject::Color(color.name().into()));
+        let subjects = &self.lock().subjects;
+        match subject {
+            Some(subject) => Vec::from_iter(Some(subject).filter(|it| subjects.contains_key(it))),
+            None => subjects.keys().cloned().collect(),
+        }
     }
 
     /// The connections that may wait for something that has changed since the last call, each once.
-    /// False behind a connection if the whole list was replaced, so that its color may be the same.
-    pub(super) fn take_affected(&self) -> Vec<(u64, bool)> {
+    pub(super) fn take_affected(&self) -> Vec<u64> {
         let mut entries = self.lock();
         let marks = take(&mut entries.marks);
-        if take(&mut entries.all_changed) {
-            return entries.ids.iter().map(|(key, id)| (*id, marks.contains(key))).collect();
-        }
-        marks.iter().flat_map(|key| entries.of(*key)).map(|id| (id, true)).collect()
+        let affected = marks.iter().filter_map(|subject| entries.subjects.get(subject));
+        affected.flat_map(|entry| &entry.connections).copied().collect()
     }
 
     /// All connections that wait.
     pub(super) fn all(&self) -> Vec<u64> {
-        self.lock().ids.iter().map(|(_, id)| *id).collect()
-    }
-
-    fn key_of(&self, name: &str) -> Key {
-        Key::Color(self.hasher.hash_one(name))
+        self.lock().subjects.values().flat_map(|entry| &entry.connections).copied().collect()
     }
 
     /// How many connections wait.
@@ -121,27 +128,28 @@ impl Watches {
     }
 }
 
-impl Entries {
-    /// The connections that wait for this subject.
-    fn of(&self, key: Key) -> impl Iterator<Item = u64> {
-        self.ids.range((key, 0)..=(key, u64::MAX)).map(|(_, id)| *id)
-    }
-
-    fn mark(&mut self, key: Key) {
-        if self.of(key).next().is_some() {
-            self.marks.insert(key);
+impl Watch {
+    /// Whether the subject has changed since the version that the client has, even if it was
+    /// changed back. `current`: the number of the current version, which is another list than any
+    /// before.
+    pub(super) fn is_changed(&self, current: u64) -> bool {
+        let entries = self.watches.lock();
+        match (&self.subject, entries.subjects.get(&self.subject)) {
+            (Subject::List, _) => current > self.seen,
+            (Subject::Color(_), entry) => entry.is_some_and(|entry| entry.changed > self.seen),
         }
-    }
-
-    fn has_marks(&self) -> bool {
-        self.all_changed || !self.marks.is_empty()
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
         let mut entries = self.watches.lock();
-        entries.ids.remove(&(self.key, self.connection));
-        self.watches.count().store(entries.ids.len(), Relaxed);
+        if let Some(entry) = entries.subjects.get_mut(&self.subject) {
+            entry.connections.remove(&self.connection);
+            if entry.connections.is_empty() {
+                entries.subjects.remove(&self.subject);
+            }
+        }
+        self.watches.count().fetch_sub(1, Relaxed);
     }
 }

@@ -202,11 +202,7 @@ impl Worker {
 
     fn open_inbox(&mut self) {
         self.mail.extend(self.handle.inbox.take());
-        let affected = self.handle.watches.take_affected();
-        for (id, _) in affected.iter().filter(|(_, is_known)| !is_known) {
-            self.connections.entry(*id).and_modify(|entry| entry.connection.forget_seen());
-        }
-        self.queue_all(affected.into_iter().map(|(id, _)| id).collect(), Event::Turn);
+        self.queue_all(self.handle.watches.take_affected(), Event::Turn);
     }
 
     fn serve_mail(&mut self, mail: Mail, context: &mut LoopContext<'_>) {

@@ -127,7 +127,7 @@ fn what_only_its_readers_have_takes_limited_memory() {
     };
     // each version has two clients, and its own content in their outputs
     let read = |number: usize| {
-        let red = shared.service.store.list.find("red").unwrap();
+        let (_, red) = shared.service.store.list.find("red").unwrap();
         let ColorJson::Long(json) = red.json else { panic!("it is long") };
         let content = [(); 2].map(|()| Arc::clone(&json));
         let second = Duration::from_secs(number as u64);
@@ -212,7 +212,7 @@ fn a_connection_that_awaits_mail_is_never_in_the_run_queue() {
     wake(&mut worker);
     worker.pool.join();
     // as if the request had waited for a change before
-    let _watch = worker.handle.watches.add(&Subject::List, 1);
+    let _watch = worker.handle.watches.add(Subject::List, 1, 0);
     // the client sends more, the list changes, and time passes
     client.write_all(head.as_bytes()).unwrap();
     worker.shared.service.state.set_phase(Phase::Stopping);
@@ -278,6 +278,38 @@ fn a_pass_ends_though_there_is_more_to_do() {
     assert!(passes > 3, "{passes}");
 }
 
+/// However soon the second one comes. A list in which the color is the same is no change of it.
+#[test]
+fn a_list_that_is_replaced_twice_tells_who_waits_for_what_was_changed() {
+    let mut worker = worker("0");
+    let shared = Arc::clone(&worker.shared);
+    let list = &shared.service.store.list;
+    let tag = list.find("red").unwrap().1.json.tag();
+    let (mut client, socket) = UnixStream::pair().unwrap();
+    client.set_nonblocking(true).unwrap();
+    add(&worker, socket);
+    let wait = format!(
+        "GET /colors/red HTTP/1.1\r\nHost: a\r\nIf-None-Match: {tag}\r\nPrefer: wait=300\r\n\r\n"
+    );
+    client.write_all(wait.as_bytes()).unwrap();
+    let replace = |colors: &[(&str, &str)]| {
+        let colors = colors.iter().map(|(name, value)| Color::new(name, value));
+        let replace = Action::ReplaceAll(colors.collect());
+        let change = Change::new(replace, Default::default());
+        shared.service.store.submit_and_wait(change).unwrap().unwrap();
+    };
+    for (values, is_told) in [(["0", "0"], false), (["1", "0"], true)] {
+        (0..2).for_each(|_| wake(&mut worker));
+        for value in values {
+            // another color before it, so that no edit leads there
+            replace(&[("x", value), ("red", value)]);
+            replace(&[("red", value), ("y", value)]);
+        }
+        (0..2).for_each(|_| wake(&mut worker));
+        assert_eq!(client.read(&mut [0; 4096]).is_ok(), is_told, "{values:?}");
+    }
+}
+
 /// Clients ask, colors change and change back, and the worker looks, in random order. In the end,
 /// whoever still waits has the tag of what is there.
 #[test]
@@ -299,8 +331,8 @@ fn nobody_who_waits_is_forgotten() {
         let mut waiting: [Option<String>; 6] = Default::default();
         let list = &shared.service.store.list;
         let tag_of = |target: &str| match target {
-            "/colors" => list.version().envelope().tag().to_string(),
-            _ => list.find("red").unwrap().json.tag().to_string(),
+            "/colors" => list.version().list.envelope().tag().to_string(),
+            _ => list.find("red").unwrap().1.json.tag().to_string(),
         };
         for _ in 0..random.usize(..40) {
             let client = random.usize(..6);

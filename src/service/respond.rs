@@ -55,8 +55,9 @@ impl Service {
             Operation::Create => write(json::from_create(content).map(Action::Create)),
             Operation::ReplaceAll => write(json::from_list(content).map(Action::ReplaceAll)),
             Operation::ReadOne(name) => match find(&name) {
-                Some(color) => {
-                    read_or_wait(request, content_of(color), || Subject::Color((*name).into()))
+                Some((seen, color)) => {
+                    let subject = || Subject::Color((*name).into());
+                    read_or_wait(request, content_of(color), seen, subject)
                 }
                 None => Decision::Respond(no_such_color()),
             },
@@ -98,14 +99,14 @@ impl Service {
 
     fn read_all(&self, request: &Request, context: RequestContext) -> Decision {
         let list = &self.store.list;
-        let envelope = match list.ready_envelope() {
-            Some(envelope) => envelope,
+        let (seen, envelope) = match list.ready_envelope() {
+            Some(ready) => ready,
             None => match context.thread {
                 Thread::Pool { queued_at } => list.envelope_since(queued_at),
                 Thread::Worker => return Decision::AnswerOnPool,
             },
         };
-        read_or_wait(request, Content::Shared(envelope), || Subject::List)
+        read_or_wait(request, Content::Shared(envelope), seen, || Subject::List)
     }
 
     /// The change that a request asks for. Fails with 415 if the content has a coding, and with 400
@@ -283,10 +284,12 @@ pub(super) fn read(request: &Request, content: Content) -> Response {
     response
 }
 
-/// The answer to a read whose client may want to wait until the representation changes.
+/// The answer to a read whose client may want to wait until the representation changes. `seen`: the
+/// number of the version that the content is of.
 fn read_or_wait(
     request: &Request,
     content: Content,
+    seen: u64,
     subject: impl FnOnce() -> Subject,
 ) -> Decision {
     let Some(seconds) = request.fields().prefer_wait else {
@@ -297,7 +300,8 @@ fn read_or_wait(
         return Decision::Respond(response);
     }
     let full = Response { status: StatusCode(200), content, ..response };
-    Decision::WaitForChange(subject(), Response { applied_wait: Some(seconds), ..full })
+    let current = Response { applied_wait: Some(seconds), ..full };
+    Decision::WaitForChange { subject: subject(), seen, current }
 }
 
 /// The answer when no color has the requested name: the Error body without a message (docs/http.md,

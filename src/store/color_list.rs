@@ -64,6 +64,20 @@ impl Edit {
             Self::ReplaceAll(_) => None,
         }
     }
+
+    /// Whether the edit changes which color of this list is the first of this name, or its value.
+    pub(crate) fn changes(&self, list: &ColorList, name: &str) -> bool {
+        let first = list.find(name);
+        match self {
+            Self::Append(_, color) => first.is_none() && color.is_named(name),
+            Self::Update(id, _) | Self::Remove(id, _) => {
+                first.is_some_and(|(first, _)| first == *id)
+            }
+            Self::ReplaceAll(new) => {
+                first.map(|(_, color)| color) != new.find(name).map(|(_, color)| color)
+            }
+        }
+    }
 }
 
 impl ColorList {
@@ -185,11 +199,6 @@ impl ColorList {
             json.extend_from_slice(ENVELOPE[1]);
             Arc::new(Representation::new(json))
         })
-    }
-
-    /// Whether both are clones of one version. Two versions with equal colors are not the same.
-    pub(crate) fn is_same_version(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.envelope, &other.envelope)
     }
 
     /// Whether both lists have the same ids.
@@ -332,6 +341,39 @@ mod tests {
             "{\"data\":[{\"name\":\"a\",\"value\":\"1\"},{\"name\":\"b\",\"value\":\"2\"}]}\n"
         );
         assert_eq!(colors.envelope_len(), json(&colors).len());
+    }
+
+    #[test]
+    fn an_edit_changes_a_name_if_that_leads_to_another_color_then() {
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut colors = ColorList::default();
+        for step in 0..20_000 {
+            let color =
+                color(random.choice(["a", "b", "c"]).unwrap(), random.choice(["1", "2"]).unwrap());
+            let any = colors.iter().nth(random.usize(..=colors.len()));
+            let edit = match (random.u8(..10), any) {
+                (0, _) => Edit::ReplaceAll(
+                    colors.iter().map(|(_, color)| color.clone()).skip(1).collect(),
+                ),
+                (1..4, Some((id, known))) => Edit::Remove(id, known.clone()),
+                (4..7, Some((id, known))) => {
+                    Edit::Update(id, Color::new(&known.name(), &step.to_string()))
+                }
+                _ => Edit::Append(colors.next_id().unwrap(), color),
+            };
+            let mut edited = colors.clone();
+            edited.apply(&edit);
+            for name in ["a", "b", "c"] {
+                let first = |colors: &ColorList| colors.find(name).map(|(_, color)| color.clone());
+                let is_concerned = edit.color().is_none_or(|color| color.is_named(name));
+                // a duplicate behind the first may be equal
+                let may_be_equal = matches!(edit, Edit::Remove(..));
+                let is_other = first(&colors) != first(&edited);
+                let said = is_concerned && edit.changes(&colors, name);
+                assert!(said == is_other || (said && may_be_equal), "{edit:?} {name}");
+            }
+            colors = if edited.len() > 20 { ColorList::default() } else { edited };
+        }
     }
 
     /// Random edits agree with a `Vec`, and versions that are kept do not change.

@@ -3,7 +3,9 @@
 //!
 //! A save is [`Engine::begin`], [`Engine::write`] for each change, [`Engine::commit`], and in any
 //! case [`Engine::roll_back`]. Others may change the list as well: `begin` and [`Engine::poll`]
-//! return what they have committed, as a [`Refresh`].
+//! return what they have committed, as a [`Refresh`]. The writer publishes each of these at once,
+//! and each list that was committed. So an engine that keeps the last of them has the list that
+//! readers have.
 
 use std::fmt;
 use std::time::Instant;
@@ -12,12 +14,11 @@ use super::{ColorList, Edit};
 
 /// Keeps the list. Used by one thread, the writer.
 pub(crate) trait Engine: Send {
-    /// Begins a save. `known`: the list that readers have. The writer publishes each list that an
-    /// engine returns, and each that was committed.
-    fn begin(&mut self, known: &ColorList, save: &Save) -> Result<Begun, StorageError>;
+    /// Begins a save.
+    fn begin(&mut self, save: &Save) -> Result<Begun, StorageError>;
 
     /// Returns the list if others have changed it. Call it between saves.
-    fn poll(&mut self, known: &ColorList) -> Result<Option<Refresh>, StorageError>;
+    fn poll(&mut self) -> Result<Option<Refresh>, StorageError>;
 
     /// Adds the edits of one change to the save. `list`: the list before these edits, with the
     /// edits of the save that were added earlier.
@@ -46,6 +47,9 @@ pub(crate) trait Engine: Send {
 pub(crate) struct Save {
     /// The last save or poll failed, so a success has to prove that saving works.
     pub(crate) has_failed: bool,
+    /// A panic came between a commit and its publication: readers may not have what the engine has
+    /// committed, so it returns the list.
+    pub(crate) is_behind: bool,
     pub(crate) begun: Instant,
     /// When the first of its changes came; `None` without changes.
     pub(crate) oldest: Option<Instant>,

@@ -83,7 +83,7 @@ impl Published {
 
     #[track_caller]
     fn poll(&mut self) -> Option<Vec<Edit>> {
-        let found = self.engine.poll(&self.list).unwrap();
+        let found = self.engine.poll().unwrap();
         self.publish(found)
     }
 
@@ -93,8 +93,8 @@ impl Published {
 
     /// `oldest`: when the first of its changes came.
     fn begin_for(&mut self, has_failed: bool, oldest: Instant) -> Result<Begun, StorageError> {
-        let save = Save { has_failed, begun: Instant::now(), oldest: Some(oldest) };
-        self.engine.begin(&self.list, &save)
+        let begun = Instant::now();
+        self.engine.begin(&Save { has_failed, is_behind: false, begun, oldest: Some(oldest) })
     }
 
     #[track_caller]
@@ -362,12 +362,12 @@ fn is_decided(
 struct Panicking(Box<dyn Engine>);
 
 impl Engine for Panicking {
-    fn begin(&mut self, known: &ColorList, save: &Save) -> Result<Begun, StorageError> {
-        self.0.begin(known, save)
+    fn begin(&mut self, save: &Save) -> Result<Begun, StorageError> {
+        self.0.begin(save)
     }
 
-    fn poll(&mut self, known: &ColorList) -> Result<Option<Refresh>, StorageError> {
-        self.0.poll(known)
+    fn poll(&mut self) -> Result<Option<Refresh>, StorageError> {
+        self.0.poll()
     }
 
     fn write(&mut self, edits: &[Edit], list: &ColorList) -> Result<Written, StorageError> {
@@ -404,10 +404,10 @@ fn a_panic_in_a_commit_is_settled(place: &impl TestPlace) {
     // The list is read anew, although this process has made the last commit itself.
     assert!(within(|| store.list.find("panic").is_some()));
     assert!(within(|| matches!(create("after the panic"), Ok(Outcome::Created { .. }))));
-    assert_eq!(store.list.version().named("panic").count(), 1);
+    assert_eq!(store.list.version().list.named("panic").count(), 1);
     store.close(Instant::now() + Duration::from_secs(60)).unwrap();
     writing.join().unwrap();
-    let last = store.list.version();
+    let last = store.list.version().list;
     let again = Published::open(place, &last);
     assert!(is_same(&again.list, &last));
     again.engine.close().unwrap();

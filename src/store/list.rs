@@ -13,81 +13,107 @@ use crate::representation::Representation;
 const TRIES_MAX: usize = 3;
 
 pub(crate) struct SharedList {
-    current: Mutex<ColorList>,
-    /// The envelope that [`SharedList::envelope_since`] has made last, and when it took the version
-    /// of that.
-    latest: Mutex<(Instant, Weak<Representation>)>,
+    current: Mutex<Version>,
+    /// The envelope that [`SharedList::envelope_since`] has made last, the number of its version,
+    /// and when it took that.
+    latest: Mutex<(Instant, u64, Weak<Representation>)>,
     notify: ChangeListener,
 }
 
-/// Called after each new version is published, with the edits that lead to it from the version
-/// before. [`Edit::ReplaceAll`] is among them if the edits are not known, as when another program
-/// has changed the list, or if they would be too many.
-pub(crate) type ChangeListener = Box<dyn Fn(&[Edit]) + Send + Sync>;
+/// A list that readers see, or saw. Versions are the same if their numbers are.
+#[derive(Clone)]
+pub(crate) struct Version {
+    /// Each version has the next number. A number means nothing to another process.
+    pub(crate) number: u64,
+    pub(crate) list: ColorList,
+}
+
+/// How a version came from the one before.
+pub(crate) struct Step<'a> {
+    /// The number of the new version.
+    pub(crate) number: u64,
+    /// The list before. `None` if each edit changes what its name leads to.
+    pub(crate) before: Option<&'a ColorList>,
+    /// [`Edit::ReplaceAll`] is among them if the edits are not known, as when another program has
+    /// changed the list, or if they would be too many.
+    pub(crate) edits: &'a [Edit],
+}
+
+/// Called after each new version is published. If several threads change a list in memory, the
+/// calls may come in another order than the versions.
+pub(crate) type ChangeListener = Box<dyn Fn(&Step<'_>) + Send + Sync>;
 
 impl SharedList {
     pub(super) fn new(colors: ColorList, notify: ChangeListener) -> Self {
         Self {
-            current: Mutex::new(colors),
-            latest: Mutex::new((Instant::now(), Weak::new())),
+            current: Mutex::new(Version { number: 0, list: colors }),
+            latest: Mutex::new((Instant::now(), 0, Weak::new())),
             notify,
         }
     }
 
     /// Ignores that the lock is poisoned. The list is whole even then: an edit that is applied
     /// under the lock was decided under it, fits the list, and does not panic.
-    fn lock(&self) -> MutexGuard<'_, ColorList> {
+    fn lock(&self) -> MutexGuard<'_, Version> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A clone of the current version.
-    pub(crate) fn version(&self) -> ColorList {
+    pub(crate) fn version(&self) -> Version {
         self.lock().clone()
+    }
+
+    /// The number of the current version.
+    pub(crate) fn number(&self) -> u64 {
+        self.lock().number
     }
 
     /// The number of colors, and the length of the envelope in bytes.
     pub(crate) fn size(&self) -> (usize, usize) {
         let current = self.lock();
-        (current.len(), current.envelope_len())
+        (current.list.len(), current.list.envelope_len())
     }
 
-    /// The first color of this name.
-    pub(crate) fn find(&self, name: &str) -> Option<Color> {
-        self.lock().find(name).map(|(_, color)| color.clone())
+    /// The first color of this name, and the number of the version that has it.
+    pub(crate) fn find(&self, name: &str) -> Option<(u64, Color)> {
+        let current = self.lock();
+        current.list.find(name).map(|(_, color)| (current.number, color.clone()))
     }
 
-    /// The envelope, which is made here if the list is short. `None` if a long list has none yet.
-    pub(crate) fn ready_envelope(&self) -> Option<Arc<Representation>> {
+    /// The envelope and the number of its version. The envelope is made here if the list is short.
+    /// `None` if a long list has none yet.
+    pub(crate) fn ready_envelope(&self) -> Option<(u64, Arc<Representation>)> {
         let short = {
             let current = self.lock();
-            match current.ready_envelope() {
-                Some(envelope) => return Some(Arc::clone(envelope)),
-                None if !current.is_short() => return None,
+            match current.list.ready_envelope() {
+                Some(envelope) => return Some((current.number, Arc::clone(envelope))),
+                None if !current.list.is_short() => return None,
                 None => current.clone(),
             }
         };
-        Some(Arc::clone(short.envelope()))
+        Some((short.number, Arc::clone(short.list.envelope())))
     }
 
     /// The envelope of the version that is current now, or was at some time since `since`. So many
     /// requests that wait for the envelope of a long list get one that is made once. Call it on one
     /// thread: a second one would wait until the first has made the envelope.
-    pub(crate) fn envelope_since(&self, since: Instant) -> Arc<Representation> {
+    pub(crate) fn envelope_since(&self, since: Instant) -> (u64, Arc<Representation>) {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        let (read_at, envelope) = &*latest;
+        let (read_at, number, envelope) = &*latest;
         if let Some(envelope) = envelope.upgrade().filter(|_| *read_at >= since) {
-            return envelope;
+            return (*number, envelope);
         }
         let read_at = Instant::now();
-        let envelope = Arc::clone(self.version().envelope());
-        *latest = (read_at, Arc::downgrade(&envelope));
-        envelope
+        let Version { number, list } = self.version();
+        let envelope = Arc::clone(list.envelope());
+        *latest = (read_at, number, Arc::downgrade(&envelope));
+        (number, envelope)
     }
 
     /// Whether a condition may make a change slow to decide on: it needs the tag of a long list,
     /// which may have to be computed. A change of the whole list may take long without a condition.
     pub(crate) fn takes_long(&self, change: &Change) -> bool {
-        change.needs_tag_of_list() && !self.lock().is_short()
+        change.needs_tag_of_list() && !self.lock().list.is_short()
     }
 
     /// Makes a change of a list in memory, or finds that it cannot be made.
@@ -102,14 +128,18 @@ impl SharedList {
 
     /// Decides on a change under the lock, and makes it.
     fn change_color(&self, change: &Change) -> Outcome {
-        let (outcome, edits, before) = {
+        let (outcome, edits, number, before) = {
             let mut current = self.lock();
-            let (outcome, edits) = change.decide(&current);
-            let before: Vec<_> = edits.iter().map(|edit| current.apply(edit)).collect();
-            (outcome, edits, before)
+            let (outcome, edits) = change.decide(&current.list);
+            let before: Vec<_> = edits.iter().map(|edit| current.list.apply(edit)).collect();
+            current.number += u64::from(!edits.is_empty());
+            (outcome, edits, current.number, before)
         };
         if !edits.is_empty() {
-            (self.notify)(&edits);
+            // A color behind another one of its name changes the list alone.
+            let is_behind = matches!(outcome, Outcome::Created { is_first: false, .. });
+            let edits = if is_behind { &[][..] } else { &edits };
+            (self.notify)(&Step { number, before: None, edits });
         }
         // Freed without the lock, since that may take long: `before` has the envelope too.
         drop(before);
@@ -119,25 +149,14 @@ impl SharedList {
     /// Decides on a change without the lock, and tries again if the list has changed meanwhile.
     fn change_list(&self, change: &Change) -> Outcome {
         for _ in 0..TRIES_MAX {
-            let before = self.version();
-            let (mut outcome, edits) = change.decide(&before);
+            let Version { number, mut list } = self.version();
+            let (mut outcome, edits) = change.decide(&list);
             if edits.is_empty() {
                 return outcome;
             }
-            let mut version = before.clone();
-            edits.iter().for_each(|edit| drop(version.apply(edit)));
-            outcome.set_list(&version);
-            let is_current = {
-                let mut current = self.lock();
-                let is_current = current.is_same_version(&before);
-                if is_current {
-                    // This frees nothing: `before` shares the memory of the current version.
-                    *current = version;
-                }
-                is_current
-            };
-            if is_current {
-                (self.notify)(&edits);
+            edits.iter().for_each(|edit| drop(list.apply(edit)));
+            outcome.set_list(&list);
+            if self.publish_after(Some(number), list, &edits) {
                 return outcome;
             }
         }
@@ -156,13 +175,26 @@ impl SharedList {
         self.publish(colors.clone(), &[Edit::ReplaceAll(colors)]);
     }
 
-    /// Publishes the version to which these edits lead. Overwrites what other threads have
-    /// published since the version was cloned.
-    pub(super) fn publish(&self, version: ColorList, edits: &[Edit]) {
-        let before = { replace(&mut *self.lock(), version) };
-        (self.notify)(edits);
+    /// Publishes the list to which these edits lead. Overwrites what other threads have published
+    /// since the list was cloned.
+    pub(super) fn publish(&self, list: ColorList, edits: &[Edit]) {
+        self.publish_after(None, list, edits);
+    }
+
+    /// The same, unless the current version has another number than `expected`. Returns whether it
+    /// has published the list.
+    fn publish_after(&self, expected: Option<u64>, list: ColorList, edits: &[Edit]) -> bool {
         // Freed without the lock: to free a long list takes long.
-        drop(before);
+        let (number, before) = {
+            let mut current = self.lock();
+            if expected.is_some_and(|expected| expected != current.number) {
+                return false;
+            }
+            current.number += 1;
+            (current.number, replace(&mut current.list, list))
+        };
+        (self.notify)(&Step { number, before: Some(&before), edits });
+        true
     }
 }
 
@@ -178,7 +210,7 @@ mod tests {
 
     impl SharedList {
         fn envelope(&self) -> Arc<Representation> {
-            Arc::clone(self.version().envelope())
+            Arc::clone(self.version().list.envelope())
         }
     }
 
@@ -201,7 +233,7 @@ mod tests {
 
     /// Publishes a version with one more color.
     fn append(list: &SharedList, name: &str) {
-        let mut version = list.version();
+        let mut version = list.version().list;
         version.apply(&Edit::Append(version.next_id().unwrap(), Color::new(name, "")));
         list.replace(version);
     }
@@ -222,15 +254,15 @@ mod tests {
     fn who_waits_for_an_envelope_gets_one_that_is_not_older() {
         let list = list(3);
         let before = Instant::now();
-        let first = list.envelope_since(before);
+        let first = list.envelope_since(before).1;
         append(&list, "a");
-        assert!(Arc::ptr_eq(&first, &list.envelope_since(before)));
-        let second = list.envelope_since(Instant::now());
+        assert!(Arc::ptr_eq(&first, &list.envelope_since(before).1));
+        let second = list.envelope_since(Instant::now()).1;
         assert_eq!(second, list.envelope());
         assert_ne!(second, first);
         drop((first, second));
         append(&list, "b");
-        assert_eq!(list.envelope_since(before), list.envelope(), "nobody has the last one");
+        assert_eq!(list.envelope_since(before).1, list.envelope(), "nobody has the last one");
     }
 
     #[test]
@@ -238,7 +270,10 @@ mod tests {
         let list = list(3);
         let before = list.envelope();
         list.replace(ColorList::default());
-        assert_eq!((list.version().len(), list.envelope().bytes()), (0, &b"{\"data\":[]}\n"[..]));
+        assert_eq!(
+            (list.version().list.len(), list.envelope().bytes()),
+            (0, &b"{\"data\":[]}\n"[..])
+        );
         assert_ne!(before.tag(), list.envelope().tag());
     }
 
@@ -248,7 +283,7 @@ mod tests {
         let is_over = AtomicBool::new(false);
         let update = |value| Action::Update("0".to_owned(), Some(Color::new("0", value)));
         let updates = ["1", "2"].map(|value| Change::new(update(value), Conditions::default()));
-        let replace = replace_unless_empty(list.version());
+        let replace = replace_unless_empty(list.version().list);
         let deadline = Instant::now() + Duration::from_secs(60);
         thread::scope(|scope| {
             scope.spawn(|| {

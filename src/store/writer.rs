@@ -56,6 +56,8 @@ pub(crate) struct Writer {
     messages: Receiver<WriterMessage>,
     /// From when the engine is told to commit until that has failed, or readers have the version.
     is_committing: bool,
+    /// See [`Save`].
+    is_behind: bool,
 }
 
 impl Writer {
@@ -70,7 +72,8 @@ impl Writer {
         let (writer, messages) = mpsc::channel();
         let storage = Storage::Durable(writer, Arc::clone(&status));
         let store = Store { list: Arc::clone(&list), storage };
-        (store, Self { engine, list, status, messages, is_committing: false })
+        let (is_committing, is_behind) = (false, false);
+        (store, Self { engine, list, status, messages, is_committing, is_behind })
     }
 
     /// Saves changes until it is told to close, or until all clones of the store are dropped.
@@ -132,9 +135,8 @@ impl Writer {
             return;
         }
         let status = Arc::clone(&self.status);
-        let known = self.list.version();
         // `supervise` reports a failure.
-        if let Ok(found) = status.supervise(|| self.engine.poll(&known)) {
+        if let Ok(found) = status.supervise(|| self.engine.poll()) {
             self.publish(found);
         }
     }
@@ -149,7 +151,7 @@ impl Writer {
         failing: &mut usize,
     ) -> Result<(), StorageError> {
         loop {
-            match self.engine.begin(&self.list.version(), save)? {
+            match self.engine.begin(save)? {
                 Begun::Ready(refresh) => {
                     self.publish(refresh);
                     return Ok(());
@@ -194,6 +196,7 @@ impl Writer {
         if let Err(error) = &mut saved {
             if is_in_doubt {
                 error.certainty = Certainty::InDoubt;
+                self.is_behind = true;
             }
             if !changes.is_empty() {
                 status.note_failed(error);
@@ -203,7 +206,7 @@ impl Writer {
         match saved {
             Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
             Err(error) if error.scope == Scope::Edits => {
-                let version = self.list.version();
+                let version = self.list.version().list;
                 let outcomes = failing.iter().map(|queued| match queued.change.decide(&version) {
                     (outcome, edits) if edits.is_empty() => Ok(outcome),
                     _ => Err(error.clone()),
@@ -223,9 +226,11 @@ impl Writer {
     ) -> Result<Vec<Outcome>, StorageError> {
         let has_failed = self.status.now().failure.is_some();
         let oldest = changes.first().map(|queued| queued.came);
-        let save = Save { has_failed, begun: Instant::now(), oldest };
+        let is_behind = self.is_behind;
+        let save = Save { has_failed, is_behind, begun: Instant::now(), oldest };
         loop {
             self.begin(&save, changes, failing)?;
+            self.is_behind = false;
             if let Some(outcomes) = self.try_commit(changes)? {
                 return Ok(outcomes);
             }
@@ -239,7 +244,7 @@ impl Writer {
         changes: &[QueuedChange],
     ) -> Result<Option<Vec<Outcome>>, StorageError> {
         let begun = Instant::now();
-        let mut version = self.list.version();
+        let mut version = self.list.version().list;
         let mut outcomes = Vec::new();
         let mut edits = Vec::new();
         for queued in changes {
@@ -270,8 +275,8 @@ impl Writer {
             Commit::Contended => return Ok(Some(vec![Outcome::Contended; changes.len()])),
         }
         if !edits.is_empty() {
-            self.status.metrics.durations.observe(begun.elapsed());
             self.list.publish(version, &edits);
+            self.status.metrics.durations.observe(begun.elapsed());
             self.status.note_saved();
         }
         self.is_committing = false;
@@ -298,7 +303,7 @@ mod tests {
         let path = directory.join("colors.db");
         let (lock, _) = sqlite::lock_or_make(&path, Some(&ColorList::default()), None).unwrap();
         let (database, colors) = Database::open(&path, &path, lock).unwrap();
-        Writer::new(Box::new(SqliteEngine::new(database)), colors, Box::new(|_| ()))
+        Writer::new(Box::new(SqliteEngine::new(database, colors.clone())), colors, Box::new(|_| ()))
     }
 
     fn scratch(name: &str) -> PathBuf {

@@ -9,6 +9,7 @@ use rusqlite::Connection;
 use rustix::process::Signal;
 
 use crate::common::client::{Client, Response, request};
+use crate::common::etcd::Etcd;
 use crate::common::harness::{DEADLINE, Scratch, Server, wait_until};
 
 /// Longest wait that a request can ask for, in seconds: what ends sooner was not ended by time.
@@ -80,19 +81,51 @@ fn a_read_waits_until_it_would_be_answered_otherwise() {
     }
 }
 
+/// Has a color changed and changed back, and checks that whoever waits at `server` is told.
+#[track_caller]
+fn change_and_change_back(server: &Server, changing: &mut [Client]) {
+    let put = |content| request("PUT", "/colors/lamp", "Host: localhost\r\n", content);
+    for target in ["/colors/lamp", "/colors"] {
+        let mut client = wait_on(server, "GET", target);
+        for (value, sent) in [r#"{"value":"2"}"#, r#"{"value":"1"}"#].into_iter().zip(0..) {
+            let connections = changing.len();
+            changing[sent % connections].send(put(value));
+            // Of two connections, the second one sends once the first one has its answer.
+            if connections == 2 {
+                changing[sent].response().expect_status(200);
+            }
+        }
+        expect_end(&client.response(), 200);
+        if let [changing] = changing {
+            (0..2).for_each(|_| changing.response().expect_status(200));
+        }
+    }
+}
+
 /// Each of them, however soon the second one comes.
 #[test]
 fn a_change_and_a_change_back_end_the_wait() {
-    for server in Server::of_both_kinds(r#"[{"name":"lamp","value":"1"}]"#) {
-        for target in ["/colors/lamp", "/colors"] {
-            let mut client = wait_on(&server, "GET", target);
-            let put = |content| request("PUT", "/colors/lamp", "Host: localhost\r\n", content);
-            let mut changing = server.connect();
-            changing.send([put(r#"{"value":"2"}"#), put(r#"{"value":"1"}"#)].concat());
-            expect_end(&client.response(), 200);
-            changing.response().expect_status(200);
-            changing.response().expect_status(200);
-        }
+    let seed = r#"[{"name":"lamp","value":"1"}]"#;
+    for server in Server::of_all_kinds(seed) {
+        change_and_change_back(&server, &mut [server.connect()]);
+        change_and_change_back(&server, &mut [server.connect(), server.connect()]);
+    }
+    let Some(etcd) = Etcd::start(1) else { return };
+    let other = Server::with_data(seed, &etcd.url("colors"), &[]);
+    let server = Server::with_data(seed, &etcd.url("colors"), &[]);
+    change_and_change_back(&server, &mut [other.connect()]);
+}
+
+/// A change that does not concern the first color of the name is none.
+#[test]
+fn a_second_color_of_the_name_ends_no_wait_for_the_first() {
+    for server in Server::of_all_kinds(r#"[{"name":"lamp","value":"1"}]"#) {
+        let mut client = wait_on(&server, "GET", "/colors/lamp");
+        server.ask("POST", "/colors", r#"{"name":"lamp","value":"2"}"#).expect_status(201);
+        server.ask("PUT", "/colors/lamp", r#"{"value":"3"}"#).expect_status(200);
+        let response = client.response();
+        expect_end(&response, 200);
+        response.expect_content(r#"{"name":"lamp","value":"3"}"#);
     }
 }
 
@@ -217,6 +250,8 @@ fn who_follows_a_color_misses_nothing_however_many_write() {
                         let tag = response.field("etag").unwrap().to_owned();
                         response = client.ask_with("GET", target, &waits(&tag), "");
                         response.expect_status(200);
+                        // Nothing is changed back, so each answer is another one.
+                        assert_ne!(response.field("etag"), Some(&*tag), "{target}");
                     }
                 });
             }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll::EventFlags;
 
 use super::{Connection, Next, RECEIVE_BYTES, State, Transition};
-use crate::http::{Content, Request, Response};
+use crate::http::{Request, Response};
 use crate::server::loop_context::{LoopContext, catch_panic};
 use crate::server::output::Sent;
 use crate::server::watches::Watch;
@@ -24,17 +24,9 @@ pub(super) struct Pending {
     pub(super) since: Instant,
     /// `None` unless the request has waited for a change. In a box, since few requests wait, and
     /// the state of a connection is moved at each event.
-    wait: Option<Box<Wait>>,
+    wait: Option<Box<Watch>>,
     /// Its change went to the writer, so its time counts in `WorkerCounters::durable`.
     by_writer: bool,
-}
-
-/// What a connection keeps while its request waits for a change.
-struct Wait {
-    _watch: Watch,
-    /// What the client has, as the service last had it. Once the service has an equal one that is
-    /// another, there was a change and a change back. `None` while that cannot be known.
-    seen: Option<Content>,
 }
 
 impl Pending {
@@ -45,12 +37,6 @@ impl Pending {
     /// How long the request prefers to wait for a change.
     fn wait_time(&self) -> Duration {
         Duration::from_secs(self.request.fields().prefer_wait.unwrap_or(0).into())
-    }
-
-    /// Notes what the service has. True if it was changed and changed back meanwhile.
-    fn see(&mut self, current: &Content) -> bool {
-        let seen = self.wait.as_mut().and_then(|wait| wait.seen.replace(current.clone()));
-        seen.is_some_and(|seen| seen.is_equal_but_other(current))
     }
 
     /// When a wait for a change ends.
@@ -102,8 +88,8 @@ impl Connection {
             Decision::Respond(response) | Decision::Refuse(response) => {
                 return self.respond_late(pending, response, context);
             }
-            Decision::WaitForChange(subject, current) => {
-                return self.begin_watch(pending, &subject, current, context);
+            Decision::WaitForChange { subject, seen, current } => {
+                return self.begin_watch(pending, subject, seen, current, context);
             }
             Decision::AnswerOnPool => {
                 self.output.flush(&self.socket)?;
@@ -176,7 +162,8 @@ impl Connection {
     fn begin_watch(
         &mut self,
         mut pending: Pending,
-        subject: &Subject,
+        subject: Subject,
+        seen: u64,
         current: Response,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
@@ -186,13 +173,9 @@ impl Connection {
         if !holds || self.output.flush(&self.socket)? != Sent::All {
             return self.respond_late(pending, current.into_not_modified(), context);
         }
-        if pending.see(&current.content) {
-            return self.respond_late(pending, current, context);
-        }
         if pending.wait.is_none() {
-            let watch = context.worker.watches.add(subject, context.id);
-            let seen = Some(current.content);
-            pending.wait = Some(Box::new(Wait { _watch: watch, seen }));
+            let watch = context.worker.watches.add(subject, context.id, seen);
+            pending.wait = Some(Box::new(watch));
         }
         // A change may have come before the watch was added, or while the pool made an answer, so
         // ask again (`Event::Turn`).
@@ -202,15 +185,11 @@ impl Connection {
     /// Asks the service again, and goes on waiting if the answer is still 304.
     pub(super) fn ask_again(
         &mut self,
-        mut pending: Pending,
+        pending: Pending,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
-        match context.decide(&pending.request, self.checks_host) {
-            Decision::WaitForChange(_, current) if pending.see(&current.content) => {
-                self.received_at = context.now;
-                self.respond_late(pending, current, context)
-            }
-            Decision::WaitForChange(..) => {
+        match self.decide_again(&pending, context) {
+            Decision::WaitForChange { .. } => {
                 Ok(Transition(State::Watching(pending), Next::Epoll(EventFlags::IN)))
             }
             decision => {
@@ -220,13 +199,14 @@ impl Connection {
         }
     }
 
-    /// Notes that the whole list was replaced: an equal color in it is another one without any
-    /// change of the color.
-    pub(in crate::server) fn forget_seen(&mut self) {
-        if let State::Watching(pending) | State::AwaitingAnswer(pending) = &mut self.state
-            && let Some(wait) = &mut pending.wait
-        {
-            wait.seen = None;
+    /// Asks the service again. A change and a change back end a wait, too.
+    fn decide_again(&self, pending: &Pending, context: &LoopContext<'_>) -> Decision {
+        // Before the service looks: a later change marks the connection once more.
+        let number = context.shared.service.store.list.number();
+        let is_changed = pending.wait.as_ref().is_some_and(|watch| watch.is_changed(number));
+        match context.decide(&pending.request, self.checks_host) {
+            Decision::WaitForChange { current, .. } if is_changed => Decision::Respond(current),
+            decision => decision,
         }
     }
 
@@ -238,8 +218,10 @@ impl Connection {
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
         self.received_at = context.now;
-        let decision = match context.decide(&pending.request, self.checks_host) {
-            Decision::WaitForChange(_, current) => Decision::Respond(current.into_not_modified()),
+        let decision = match self.decide_again(&pending, context) {
+            Decision::WaitForChange { current, .. } => {
+                Decision::Respond(current.into_not_modified())
+            }
             decision => decision,
         };
         self.carry_out(pending, decision, context)

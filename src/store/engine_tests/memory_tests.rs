@@ -40,25 +40,23 @@ struct LogEngine {
 }
 
 impl LogEngine {
-    fn refreshed(&mut self, known: &ColorList) -> Option<Refresh> {
+    fn refreshed(&mut self) -> Option<Refresh> {
         let log = self.log.0.lock().unwrap();
         let missed = &log.entries[self.known..];
-        let mut edits: Vec<_> = missed.iter().flat_map(|(_, edits)| edits.clone()).collect();
-        let list = log.entries.last().unwrap().0.clone();
+        let edits: Vec<_> = missed.iter().flat_map(|(_, edits)| edits.clone()).collect();
         self.known = log.entries.len();
-        if list.is_same_version(known) {
-            return None;
-        }
-        if edits.is_empty() {
-            edits.push(Edit::ReplaceAll(list.clone()));
-        }
-        Some(Refresh { list, edits })
+        let list = log.entries.last().unwrap().0.clone();
+        (!edits.is_empty()).then_some(Refresh { list, edits })
     }
 }
 
 impl Engine for LogEngine {
-    fn begin(&mut self, known: &ColorList, _: &Save) -> Result<Begun, StorageError> {
-        let found = self.refreshed(known);
+    fn begin(&mut self, save: &Save) -> Result<Begun, StorageError> {
+        let mut found = self.refreshed();
+        if save.is_behind {
+            let list = self.log.0.lock().unwrap().entries.last().unwrap().0.clone();
+            found = Some(Refresh { list: list.clone(), edits: vec![Edit::ReplaceAll(list)] });
+        }
         if take(&mut self.is_fence_due) {
             let mut log = self.log.0.lock().unwrap();
             let last = log.entries.last().unwrap().0.clone();
@@ -68,8 +66,8 @@ impl Engine for LogEngine {
         Ok(Begun::Ready(found))
     }
 
-    fn poll(&mut self, known: &ColorList) -> Result<Option<Refresh>, StorageError> {
-        Ok(self.refreshed(known))
+    fn poll(&mut self) -> Result<Option<Refresh>, StorageError> {
+        Ok(self.refreshed())
     }
 
     fn write(&mut self, edits: &[Edit], list: &ColorList) -> Result<Written, StorageError> {

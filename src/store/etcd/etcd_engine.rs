@@ -55,7 +55,8 @@ pub(crate) struct EtcdEngine {
     /// The revision of etcd in its last answer. What the watch was told by then is no news.
     read_at: i64,
     position: Position,
-    /// The edits that lead from the list that the writer has published to that of `position`.
+    /// The edits that lead from the list that readers have to that of `position`. Kept, since a save
+    /// or a poll may fail after it has taken entries.
     edits: Vec<Edit>,
     /// The edits of this save.
     written: Vec<u8>,
@@ -240,18 +241,10 @@ impl EtcdEngine {
         self.take(response.take_found(1), deadline)
     }
 
-    /// The list of the position, unless it is the one that is known.
-    fn refreshed(&mut self, known: &ColorList) -> Option<Refresh> {
-        let list = self.position.list.clone();
-        if list.is_same_version(known) {
-            return None;
-        }
-        let mut edits = take(&mut self.edits);
-        if edits.is_empty() {
-            // The writer panicked before it had published its own commit.
-            edits.push(Edit::ReplaceAll(list.clone()));
-        }
-        Some(Refresh { list, edits })
+    /// The list of the position, unless readers have it.
+    fn refreshed(&mut self) -> Option<Refresh> {
+        let edits = take(&mut self.edits);
+        (!edits.is_empty()).then(|| Refresh { list: self.position.list.clone(), edits })
     }
 
     /// Puts a snapshot if one is due, and then has etcd compact.
@@ -267,7 +260,7 @@ impl EtcdEngine {
 }
 
 impl Engine for EtcdEngine {
-    fn begin(&mut self, known: &ColorList, save: &Save) -> Result<Begun, StorageError> {
+    fn begin(&mut self, save: &Save) -> Result<Begun, StorageError> {
         sleep(self.paused_until.saturating_duration_since(Instant::now()));
         let deadline = save.oldest.map_or(save.begun + POLL_TIME, |oldest| oldest + SAVE_TIME);
         if self.has_news() {
@@ -278,17 +271,20 @@ impl Engine for EtcdEngine {
         }
         self.put_snapshot_if_due(deadline)?;
         self.deadline = deadline;
-        Ok(Begun::Ready(self.refreshed(known)))
+        if save.is_behind {
+            self.edits = vec![Edit::ReplaceAll(self.position.list.clone())];
+        }
+        Ok(Begun::Ready(self.refreshed()))
     }
 
-    fn poll(&mut self, known: &ColorList) -> Result<Option<Refresh>, StorageError> {
+    fn poll(&mut self) -> Result<Option<Refresh>, StorageError> {
         let deadline = Instant::now() + POLL_TIME;
         if self.has_news() {
             self.take_news(deadline)?;
         } else if self.answered.elapsed() > ANSWERED_TIME {
             self.refresh(deadline)?;
         }
-        Ok(self.refreshed(known))
+        Ok(self.refreshed())
     }
 
     fn write(&mut self, edits: &[Edit], list: &ColorList) -> Result<Written, StorageError> {

@@ -78,7 +78,7 @@ impl Place for FilePlace {
         // Freed before the list is read from FILE, which takes as much memory.
         drop(seed);
         let (database, list) = Database::open(&given, &path, lock).map_err(reason)?;
-        let engine = Box::new(SqliteEngine::new(database));
+        let engine = Box::new(SqliteEngine::new(database, list.clone()));
         Ok(OpenPlace { engine, list, is_new, watch: None, path: Some(path) })
     }
 }
