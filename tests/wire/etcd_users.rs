@@ -27,7 +27,14 @@ fn as_root(etcd: &Etcd, line: &str) {
 
 #[track_caller]
 fn put(server: &Server, value: &str) {
-    server.ask("PUT", "/colors/red", &format!(r#"{{"value":"{value}"}}"#)).expect_status(200);
+    let content = format!(r#"{{"value":"{value}"}}"#);
+    wait_until("etcd answers", || {
+        let response = server.ask("PUT", "/colors/red", &content);
+        // etcd may be slow.
+        let is_late = response.content.contains("etcd does not answer");
+        assert!(response.status == 200 || is_late, "{response:?}");
+        !is_late
+    });
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn a_change_whose_sync_fails_is_not_there_after_a_crash() {
         let mut cause = "the disk reported an error".to_owned();
         let mut logged = format!("[ERROR] changes cannot be saved: {cause}");
         if is_lasting {
-            cause += ", and the change may be in the list after a crash";
+            cause += ", and the change may be in the list";
             logged +=
                 ", and another when the change was taken back: it may be in the list after a crash";
         } else {
@@ -82,7 +82,7 @@ fn a_change_that_is_refused_after_its_sync_is_erased_or_may_be_there() {
         }
         let mut cause = "the disk reported an error".to_owned();
         if !is_erased {
-            cause += ", and the change may be in the list after a crash";
+            cause += ", and the change may be in the list";
         }
         update(0).expect_message(500, &not_saved(&cause));
         drop(reader);
