@@ -47,8 +47,8 @@ pub(crate) trait Engine: Send {
 pub(crate) struct Save {
     /// The last save or poll failed, so a success has to prove that saving works.
     pub(crate) has_failed: bool,
-    /// A panic came between a commit and its publication: readers may not have what the engine has
-    /// committed, so it returns the list.
+    /// The last commit panicked, or what comes between it and its publication: readers may not have
+    /// what the engine has committed, so it returns the list.
     pub(crate) is_behind: bool,
     pub(crate) begun: Instant,
     /// When the first of its changes came; `None` without changes.

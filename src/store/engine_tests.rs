@@ -38,6 +38,9 @@ trait TestPlace {
         None
     }
 
+    /// What is certain of a commit that the storage did not get.
+    const LOST: Certainty = Certainty::NotMade;
+
     /// Has commits fail so from now on; `None`: no more. False if none fails so here.
     fn fail(&self, _: Option<CommitFailure>) -> bool {
         false
@@ -296,7 +299,7 @@ fn is_locked_and_ready_again(place: &impl TestPlace) {
 
 /// What a failed commit says of its changes is true. What is in doubt is decided once a further
 /// save has begun, or once the place is opened anew.
-fn commits_that_fail(place: &impl TestPlace) {
+fn commits_that_fail<P: TestPlace>(place: &P) {
     for failure in [CommitFailure::Lost, CommitFailure::AnswerLost, CommitFailure::Late] {
         for is_killed in [false, true] {
             let mut one = Published::open(place, &ColorList::default());
@@ -304,7 +307,7 @@ fn commits_that_fail(place: &impl TestPlace) {
             let came = Instant::now().checked_sub(Duration::from_secs(4)).unwrap();
             assert!(matches!(one.begin_for(false, came), Ok(Begun::Ready(None))));
             if place.fail(Some(failure)) {
-                let failed = fail_to_commit(&mut one, failure);
+                let failed = fail_to_commit(&mut one, failure, P::LOST);
                 place.fail(None);
                 is_decided(place, one, &failed, failure, is_killed);
             }
@@ -312,14 +315,14 @@ fn commits_that_fail(place: &impl TestPlace) {
     }
 }
 
-/// Returns the list to which the commit would have led.
-fn fail_to_commit(one: &mut Published, failure: CommitFailure) -> ColorList {
+/// Returns the list to which the commit would have led. `lost`: see [`TestPlace::LOST`].
+fn fail_to_commit(one: &mut Published, failure: CommitFailure, lost: Certainty) -> ColorList {
     let mut list = one.list.clone();
     let edit = append(&list, "failed", &format!("{failure:?}"));
     one.write(&mut list, &[edit]);
     let Err(error) = one.engine.commit(&list) else { panic!("{failure:?}") };
-    let is_in_doubt = failure != CommitFailure::Lost;
-    assert_eq!(error.certainty == Certainty::InDoubt, is_in_doubt, "{failure:?}: {error:?}");
+    let certainty = if failure == CommitFailure::Lost { lost } else { Certainty::InDoubt };
+    assert_eq!(error.certainty, certainty, "{failure:?}: {error:?}");
     one.engine.roll_back();
     list
 }
@@ -394,11 +397,11 @@ impl Engine for Panicking {
 fn a_panic_in_a_commit_is_settled(place: &impl TestPlace) {
     let (engine, list) = place.open(&ColorList::default());
     let (store, writer) = Writer::new(Box::new(Panicking(engine)), list, Box::new(|_| ()));
-    let writing = std::thread::spawn(|| writer.run());
     let create = |name: &str| {
         let change = Change::new(Action::Create(color(name, "")), Conditions::default());
         store.submit_and_wait(change).expect("the writer goes on")
     };
+    let writing = std::thread::spawn(|| writer.run());
     let error = create("panic").expect_err("it has panicked");
     assert_eq!(error.certainty, Certainty::InDoubt);
     // The list is read anew, although this process has made the last commit itself.

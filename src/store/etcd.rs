@@ -8,7 +8,7 @@
 //! | which list is at which position of the log? | `position` |
 //! | what do the values in etcd look like? | `format` |
 //! | how are other services' commits noticed at once? | `watch` |
-//! | whose list is it? | `list_id` |
+//! | which list is it? | `list_id` |
 //! | how is one member of etcd asked after the other? | `gateway` |
 //! | why has one not answered, and may it have done it? | `call_failure` |
 //! | as whom is it asked? | `user` |
@@ -32,15 +32,16 @@
 //!
 //! # Transactions
 //!
-//! Whoever knows the list up to entry N commits by one transaction: if entry N still has the
-//! revision that is known, there is no entry N+1, and the list has the id that is known, put entry
+//! Whoever knows the list up to entry N commits by one transaction: if entry N is still that of the
+//! attempt that is known, there is no entry N+1, and the list has the id that is known, put entry
 //! N+1. Otherwise it reads the id, and what is there from entry N on. So of several services one is
 //! first, and the others get what they have missed, decide again, and try again. All three
 //! conditions are needed: once the log was cut, a service that is far behind finds no entry N+1
-//! either, and in another etcd numbers and revisions may be the same.
+//! either; and numbers and revisions are the same in another etcd, or come again in one that was
+//! restored.
 //!
-//! - **Another list.** A member that answers with another id, or without entry N or a later one, is
-//!   asked no more than one that does not answer. Then the next one is asked.
+//! - **Another list.** A member that answers with another id or entry N, or with no entry from N
+//!   on, counts as one that does not answer: the next one is asked.
 //! - **A lost answer.** The same transaction is sent again, to any member. If it is refused, the id
 //!   in entry N+1 says whether the first one had succeeded. If no member answers in time, the
 //!   change may be in the list, now or later. It cannot be made any more once there is another

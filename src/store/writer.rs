@@ -1,7 +1,7 @@
 //! The one thread that saves: group commit. It makes the queued changes on a clone of the current
 //! version, commits them together, publishes the clone, and reports the outcomes. Changes that
 //! arrive meanwhile wait for the next commit. What others have committed is found by each save, and
-//! by a poll after a second without messages.
+//! by a poll: when a watch has news, and after a second without messages.
 
 use std::mem::take;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,8 +17,9 @@ use super::{
 };
 use crate::logging;
 
-/// How often the writer polls for commits of others while it has no changes. Readers may miss such
-/// a commit for about this long, and longer while the storage is busy.
+/// How often the writer polls for commits of others while it has no changes. Unless a watch tells it
+/// at once, readers may miss such a commit for about this long, and longer while the storage is
+/// busy.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A change that has waited for this long for a lock of another program fails after the try that is
@@ -58,6 +59,8 @@ pub(crate) struct Writer {
     is_committing: bool,
     /// See [`Save`].
     is_behind: bool,
+    /// How many of the changes fail, of the first ones, if the save that is under way fails.
+    failing: usize,
 }
 
 impl Writer {
@@ -72,8 +75,16 @@ impl Writer {
         let (writer, messages) = mpsc::channel();
         let storage = Storage::Durable(writer, Arc::clone(&status));
         let store = Store { list: Arc::clone(&list), storage };
-        let (is_committing, is_behind) = (false, false);
-        (store, Self { engine, list, status, messages, is_committing, is_behind })
+        let writer = Self {
+            engine,
+            list,
+            status,
+            messages,
+            is_committing: false,
+            is_behind: false,
+            failing: 0,
+        };
+        (store, writer)
     }
 
     /// Saves changes until it is told to close, or until all clones of the store are dropped.
@@ -106,6 +117,7 @@ impl Writer {
                             |(id, change)| QueuedChange { change, id, deliver: deliver(), came };
                         unsaved.extend(changes.into_iter().map(queued));
                     }
+                    // A save finds as much. Without changes, there is a poll below.
                     WriterMessage::Poll => {}
                     WriterMessage::Close(sender) => closed = Some(sender),
                 }
@@ -142,14 +154,9 @@ impl Writer {
     }
 
     /// Begins a save, and publishes what others have committed. While the storage is locked, tries
-    /// again until the first change has waited for too long. Then `failing`, all at first, is how
-    /// many of the changes have. Without changes, tries once.
-    fn begin(
-        &mut self,
-        save: &Save,
-        changes: &[QueuedChange],
-        failing: &mut usize,
-    ) -> Result<(), StorageError> {
+    /// again until the first change has waited for too long, and fails for those that have. Without
+    /// changes, tries once.
+    fn begin(&mut self, save: &Save, changes: &[QueuedChange]) -> Result<(), StorageError> {
         loop {
             match self.engine.begin(save)? {
                 Begun::Ready(refresh) => {
@@ -161,7 +168,7 @@ impl Writer {
                     let is_over = |queued: &&QueuedChange| queued.came.elapsed() > LOCKED_TIME;
                     let over = changes.iter().take_while(is_over).count();
                     if over > 0 || changes.is_empty() {
-                        *failing = over;
+                        self.failing = over;
                         return Err(error);
                     }
                     self.status.restart_clock();
@@ -188,8 +195,8 @@ impl Writer {
         {
             return vec![Err(refusal); changes.len()];
         }
-        let mut failing = changes.len();
-        let mut saved = status.supervise(|| self.try_save(changes, &mut failing));
+        self.failing = changes.len();
+        let mut saved = status.supervise(|| self.try_save(changes));
         self.engine.roll_back();
         // After a panic: another error of a commit says itself what is certain.
         let is_in_doubt = take(&mut self.is_committing);
@@ -202,7 +209,7 @@ impl Writer {
                 status.note_failed(error);
             }
         }
-        let failing = &changes[..failing];
+        let failing = &changes[..self.failing];
         match saved {
             Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
             Err(error) if error.scope == Scope::Edits => {
@@ -218,18 +225,13 @@ impl Writer {
     }
 
     /// Makes changes, commits them, and publishes the list. If that fails, publishes none of them.
-    /// `failing`: see [`Writer::begin`].
-    fn try_save(
-        &mut self,
-        changes: &[QueuedChange],
-        failing: &mut usize,
-    ) -> Result<Vec<Outcome>, StorageError> {
+    fn try_save(&mut self, changes: &[QueuedChange]) -> Result<Vec<Outcome>, StorageError> {
         let has_failed = self.status.now().failure.is_some();
         let oldest = changes.first().map(|queued| queued.came);
         let is_behind = self.is_behind;
         let save = Save { has_failed, is_behind, begun: Instant::now(), oldest };
         loop {
-            self.begin(&save, changes, failing)?;
+            self.begin(&save, changes)?;
             self.is_behind = false;
             if let Some(outcomes) = self.try_commit(changes)? {
                 return Ok(outcomes);
@@ -264,6 +266,8 @@ impl Writer {
                 break;
             }
         }
+        // The others are not in this commit, whatever becomes of it.
+        self.failing = outcomes.len();
         self.is_committing = true;
         let commit = self.engine.commit(&version);
         if !matches!(commit, Ok(Commit::Done)) {

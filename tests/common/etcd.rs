@@ -122,6 +122,25 @@ impl Etcd {
         process.wait().unwrap();
     }
 
+    /// Has a cluster of one member go on from a snapshot.
+    pub(crate) fn restore(&mut self, snapshot: &str) {
+        self.kill(0);
+        self.wipe(0);
+        let directory = self.scratch.file("m0");
+        let (code, _, error) = self.run(&[
+            "snapshot",
+            "restore",
+            snapshot,
+            "--name=m0",
+            &format!("--data-dir={directory}"),
+            &format!("--initial-cluster=m0=http://{}", self.members[0].peer),
+            &format!("--initial-advertise-peer-urls=http://{}", self.members[0].peer),
+        ]);
+        assert_eq!(code, Some(0), "{error}");
+        self.start_member(0);
+        self.wait_until_healthy(0);
+    }
+
     /// Sends a signal to a member that runs.
     pub(crate) fn signal(&self, number: usize, signal: Signal) {
         signal_child(self.members[number].process.as_ref().expect("it runs"), signal);

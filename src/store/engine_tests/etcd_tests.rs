@@ -139,6 +139,7 @@ impl TestPlace for Etcd {
     }
 
     const FINDS_EACH_COMMIT: bool = true;
+    const LOST: Certainty = Certainty::NotAsked;
 
     fn use_elsewhere(&self) -> Box<dyn Any> {
         Box::new(Published::open(self, &ColorList::default()))

@@ -9,8 +9,8 @@ use ureq::{Error, Timeout};
 use super::EtcdError;
 use crate::outbound;
 
-/// Why a member is of no use whose etcd has no leader that it knows. It has refused the request
-/// before it proposed it to the others.
+/// The reason if a member knows no leader. It has refused the request before it proposed it to the
+/// others.
 pub(super) const NO_LEADER: &str = "has no leader";
 
 /// What to do about a member that wants TLS.
@@ -59,14 +59,20 @@ pub(super) fn classify(error: Error) -> CallFailure {
         Error::Timeout(Timeout::Connect) => {
             CallFailure::NotDone("does not answer in time".to_owned())
         }
-        Error::Io(error) if error.kind() == ErrorKind::ConnectionRefused => {
-            CallFailure::NotDone("refuses the connection".to_owned())
-        }
+        Error::Io(error) => match error.kind() {
+            ErrorKind::ConnectionRefused => {
+                CallFailure::NotDone("refuses the connection".to_owned())
+            }
+            // An open connection says so only after minutes.
+            ErrorKind::NetworkUnreachable | ErrorKind::HostUnreachable => {
+                CallFailure::NotDone("cannot be reached".to_owned())
+            }
+            outbound::UNANSWERED => CallFailure::MayBeDone(format!(
+                "closes the connection without an answer, as a port with TLS does {TLS_FIX}"
+            )),
+            _ => CallFailure::MayBeDone("breaks the connection".to_owned()),
+        },
         Error::Timeout(_) => CallFailure::MayBeDone("does not answer in time".to_owned()),
-        Error::Io(error) if error.kind() == outbound::UNANSWERED => CallFailure::MayBeDone(
-            format!("closes the connection without an answer, as a port with TLS does {TLS_FIX}"),
-        ),
-        Error::Io(_) => CallFailure::MayBeDone("breaks the connection".to_owned()),
         error => {
             log::debug!("{error}");
             CallFailure::MayBeDone(format!("answers what etcd does not {PORT_FIX}"))
@@ -83,7 +89,7 @@ pub(super) fn refusal(status: u16, content: &[u8]) -> CallFailure {
         code: u32,
     }
     let Ok(Refusal { message: error, code }) = serde_json::from_slice(content) else {
-        return stranger(status, content);
+        return not_gateway(status, content);
     };
     match code {
         // RESOURCE_EXHAUSTED stands for three things.
@@ -91,6 +97,7 @@ pub(super) fn refusal(status: u16, content: &[u8]) -> CallFailure {
         8 if error.contains("larger than max") => CallFailure::Final(EtcdError::TooLong),
         8 => CallFailure::NotDone(format!("answers {error:?}")),
         3 if error.contains("too large") => CallFailure::Final(EtcdError::TooLong),
+        _ if error.contains("learner") => CallFailure::NotDone(format!("answers {error:?}")),
         14 if error == "etcdserver: no leader" => CallFailure::NotDone(NO_LEADER.to_owned()),
         // OUT_OF_RANGE: the revision of a read was compacted meanwhile.
         11 => CallFailure::Final(EtcdError::Compacted),
@@ -100,8 +107,8 @@ pub(super) fn refusal(status: u16, content: &[u8]) -> CallFailure {
     }
 }
 
-/// What an answer looks like that is none of etcd's gateway.
-pub(super) fn stranger(status: u16, content: &[u8]) -> CallFailure {
+/// The failure for an answer that is not from etcd's gateway.
+pub(super) fn not_gateway(status: u16, content: &[u8]) -> CallFailure {
     match (status, String::from_utf8_lossy(content)) {
         // Go's servers say "Client sent an HTTP request to an HTTPS server", and nginx the same.
         (400, text) if text.contains("HTTPS") => {
@@ -132,6 +139,8 @@ mod tests {
         for error in [
             Error::Io(looked_up),
             Error::Io(ErrorKind::ConnectionRefused.into()),
+            Error::Io(ErrorKind::NetworkUnreachable.into()),
+            Error::Io(ErrorKind::HostUnreachable.into()),
             Error::Timeout(Timeout::Resolve),
             Error::Timeout(Timeout::Connect),
             Error::TlsRequired,

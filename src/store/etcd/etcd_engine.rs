@@ -8,11 +8,10 @@ use std::time::{Duration, Instant};
 
 use super::EtcdError;
 use super::format::{
-    Keys, LogEntry, Purpose, snapshot_bytes, snapshot_bytes_after, write_edits, write_entry,
-    write_snapshot,
+    Keys, Purpose, snapshot_bytes, snapshot_bytes_after, write_edits, write_entry, write_snapshot,
 };
 use super::gateway::{Gateway, KeyValue, TxnResponse, delete_range, put};
-use super::position::{Position, RANGE_KEYS_MAX};
+use super::position::{Position, RANGE_KEYS_MAX, is_put_by};
 use crate::random;
 use crate::store::engine::{Begun, Commit, Engine, Refresh, Save, StorageError, Written};
 use crate::store::{ColorList, Edit};
@@ -52,7 +51,8 @@ pub(crate) struct EtcdEngine {
     keys: Keys,
     /// The revision of etcd when the watch was last told of something.
     watched: Arc<AtomicI64>,
-    /// The revision of etcd in its last answer. What the watch was told by then is no news.
+    /// The revision of etcd in its last answer to a transaction of this engine. What the watch was
+    /// told by then is no news.
     read_at: i64,
     position: Position,
     /// The edits that lead from the list that readers have to that of `position`. Kept, since a save
@@ -63,9 +63,9 @@ pub(crate) struct EtcdEngine {
     /// A commit has failed. A member that was stopped may still make it later, unless another entry
     /// has taken its place by then.
     is_fence_due: bool,
-    /// When etcd last answered.
+    /// When etcd last answered [`EtcdEngine::ask`].
     answered: Instant,
-    /// When another service has last committed.
+    /// When entries of other services were last taken.
     contended: Instant,
     /// The next save begins no sooner than this, after a commit that was contended.
     paused_until: Instant,
@@ -99,9 +99,9 @@ impl EtcdEngine {
     }
 
     /// Puts a fence, so that a commit of an earlier process, which a member may hold, is either made
-    /// before this or never.
+    /// before this or never. A conflict does as well: another entry has the place.
     pub(super) fn put_first_fence(&mut self, deadline: Instant) -> Result<(), EtcdError> {
-        while let Commit::Conflict = self.put(&self.list().clone(), Purpose::Fence, deadline)? {}
+        self.put(&self.list().clone(), Purpose::Fence, deadline)?;
         self.edits.clear();
         Ok(())
     }
@@ -137,7 +137,11 @@ impl EtcdEngine {
         let number = before.number + 1;
         let key = self.keys.entry(number);
         let id = random::id();
-        let value = write_entry(&id, purpose, &self.written);
+        let edits = match purpose {
+            Purpose::Commit => &*self.written,
+            Purpose::Snapshot | Purpose::Fence => b"",
+        };
+        let value = write_entry(&id, purpose, edits);
         let mut success = vec![put(&key, &value)];
         if purpose == Purpose::Snapshot {
             success.push(put(&self.keys.list(), &write_snapshot(number, list)));
@@ -155,32 +159,33 @@ impl EtcdEngine {
             // No change depends on what comes of it.
             Purpose::Snapshot | Purpose::Fence => error.without_doubt(),
         })?;
-        let mut revision = response.revision();
         if !response.succeeded {
             let was_in_doubt = response.was_in_doubt;
             let found = response.take_found(1);
             let is_known = found.first().is_some_and(|first| before.is_at(&self.keys, first));
-            let is_own = |next: &&KeyValue| {
-                LogEntry::read(&key, &next.value).is_ok_and(|entry| entry.id == id)
-            };
-            let Some(own) = found.get(1).filter(|_| is_known).filter(is_own) else {
-                let taken = self.take(found, deadline);
+            // The answer to an earlier try was lost.
+            let is_made = is_known && found.iter().any(|entry| is_put_by(entry, &key, &id));
+            if !is_made {
+                let taken = self.take_entries(found, deadline);
                 if was_in_doubt && !is_known && purpose == Purpose::Commit {
                     // The log was cut since the first try.
                     return Err(EtcdError::in_doubt("etcd did not answer in time"));
                 }
                 return taken.map(|()| Commit::Conflict);
-            };
-            revision = own.mod_revision;
+            }
         }
         let is_snapshot = purpose == Purpose::Snapshot;
-        self.position.advance(list.clone(), revision, value.len(), is_snapshot);
+        self.position.advance(list.clone(), id, value.len(), is_snapshot);
         Ok(Commit::Done)
     }
 
     /// Takes the entries of a range from the position on, and those behind the range. Reads all
     /// anew if the range does not begin at the position.
-    fn take(&mut self, mut found: Vec<KeyValue>, deadline: Instant) -> Result<(), EtcdError> {
+    fn take_entries(
+        &mut self,
+        mut found: Vec<KeyValue>,
+        deadline: Instant,
+    ) -> Result<(), EtcdError> {
         self.contended = Instant::now();
         loop {
             let is_last = found.len() < RANGE_KEYS_MAX;
@@ -203,7 +208,7 @@ impl EtcdEngine {
     fn read_anew(&mut self, deadline: Instant) -> Result<(), EtcdError> {
         let position = Position::read(&mut self.gateway, &self.keys, deadline)?;
         let position = position.ok_or(EtcdError::Missing)?;
-        // The log begins behind this position, so the list is a later one.
+        // The log begins behind the old position, so the list that was read is a later one.
         if position.number <= self.position.number {
             return Err(EtcdError::Malformed(self.keys.entry(position.number)));
         }
@@ -218,7 +223,7 @@ impl EtcdEngine {
         if response.succeeded {
             return Ok(Commit::Done);
         }
-        self.take(response.take_found(1), deadline)?;
+        self.take_entries(response.take_found(1), deadline)?;
         Ok(Commit::Conflict)
     }
 
@@ -227,8 +232,8 @@ impl EtcdEngine {
         self.watched.load(Relaxed) > self.read_at
     }
 
-    /// Takes what the watch was told of. Mostly the member has it, so it is read there, which takes
-    /// a tenth of the time of [`EtcdEngine::refresh`].
+    /// Takes what the watch was told of. Mostly the member that is asked has it, too, so it is read
+    /// there: that takes half of the time of [`EtcdEngine::refresh`].
     fn take_news(&mut self, deadline: Instant) -> Result<(), EtcdError> {
         let Self { gateway, keys, position, .. } = self;
         let txn = position.txn(keys, Vec::new()).serializable();
@@ -238,7 +243,7 @@ impl EtcdEngine {
             return self.refresh(deadline).map(drop);
         }
         self.read_at = response.revision();
-        self.take(response.take_found(1), deadline)
+        self.take_entries(response.take_found(1), deadline)
     }
 
     /// The list of the position, unless readers have it.
@@ -253,7 +258,7 @@ impl EtcdEngine {
         let is_due =
             number - snapshot >= ENTRIES_MAX || *bytes > snapshot_bytes(list) + ENTRIES_BYTES_MAX;
         if is_due && let Commit::Done = self.put(&list.clone(), Purpose::Snapshot, deadline)? {
-            self.gateway.compact(self.position.revision);
+            self.gateway.compact(self.read_at, deadline);
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use super::EtcdError;
 use super::etcd_engine::{EtcdEngine, LIST_BYTES_MAX};
 use super::format::{Keys, Purpose, snapshot_bytes, write_entry, write_snapshot};
 use super::gateway::{
-    Gateway, KeyValue, MemberAnswer, STEP_TIME, Txn, compare, delete_range, get, put,
+    Gateway, KeyValue, MemberAnswer, STEP_TIME, Txn, compare_absent, delete_range, get, put,
 };
 use super::position::Position;
 use super::user::User;
@@ -55,7 +55,8 @@ impl EtcdKey {
     }
 
     /// Makes the list, unless there is one by now. Returns whether it has made it. That is false
-    /// also if it has and the answer was lost.
+    /// also if it has and the answer was lost. Then another member is asked: if that belongs to
+    /// another cluster, both have a list, and [`EtcdKey::check_others`] fails.
     fn create(&mut self, seed: &ColorList) -> Result<bool, EtcdError> {
         check_length(seed)?;
         let success = vec![
@@ -65,7 +66,7 @@ impl EtcdKey {
             // Left by a list whose snapshot somebody has deleted.
             delete_range(&self.keys.entry(1), &self.keys.log_end()),
         ];
-        let compare = vec![compare(&self.keys.list(), 0)];
+        let compare = vec![compare_absent(&self.keys.list())];
         let txn = Txn { compare, success, failure: Vec::new() };
         let is_new = self.gateway.txn(&txn, self.deadline, |_| None)?.succeeded;
         self.read()?;
@@ -80,14 +81,14 @@ impl EtcdKey {
         let key = self.keys.id_key();
         let id = random::id();
         let success = vec![put(&key, id.as_bytes())];
-        let txn = self.keys.txn(vec![compare(&key, 0)], success, Vec::new());
+        let txn = self.keys.txn(vec![compare_absent(&key)], success, Vec::new());
         let response = self.gateway.txn(&txn, self.deadline, |_| None)?;
         self.keys.id = if response.succeeded { Some(id) } else { id_in(response.found(0)) };
         Ok(())
     }
 
-    /// Fails if a member that answers soon belongs to another cluster, or has another list. Without
-    /// this, a change that one etcd has acknowledged would be gone once another one is asked.
+    /// Fails if a member that answers soon belongs to another cluster, or has another list.
+    /// Otherwise the list of a start would depend on which member answers first.
     fn check_others(&self) -> Result<(), EtcdError> {
         // Another start may make the list while one after the other answers.
         self.compare_others().or_else(|_| self.compare_others())
@@ -113,7 +114,9 @@ impl EtcdKey {
             is_new = self.create(&seed)?;
             self.check_others()?;
         }
-        self.put_id()?;
+        if writes {
+            self.put_id()?;
+        }
         let Self { gateway, keys, position, deadline } = self;
         let position = position.ok_or(EtcdError::Missing)?;
         let watch = LogWatch::new(&gateway, keys.clone());

@@ -185,10 +185,15 @@ pub(super) enum Purpose {
     Fence,
 }
 
+/// How the value of an entry begins that this attempt has put, and of no other one.
+pub(super) fn entry_begin(id: &str) -> String {
+    format!(r#"{{"format":{FORMAT},"id":"{id}""#)
+}
+
 /// The value of an entry. `edits`: by [`write_edits`].
 pub(super) fn write_entry(id: &str, purpose: Purpose, edits: &[u8]) -> Vec<u8> {
     let is_snapshot = purpose == Purpose::Snapshot;
-    let begin = format!(r#"{{"format":{FORMAT},"id":"{id}","is_snapshot":{is_snapshot},"edits":["#);
+    let begin = format!(r#"{},"is_snapshot":{is_snapshot},"edits":["#, entry_begin(id));
     [begin.as_bytes(), edits, b"]}"].concat()
 }
 

@@ -18,7 +18,7 @@ use ureq::http::Response;
 use ureq::{Agent, Body, Error, Timeout};
 
 use super::EtcdError;
-use super::call_failure::{CallFailure, NO_LEADER, classify, refusal, stranger};
+use super::call_failure::{CallFailure, NO_LEADER, classify, not_gateway, refusal};
 use super::user::User;
 use crate::outbound;
 
@@ -30,12 +30,12 @@ pub(super) const STEP_TIME: Duration = Duration::from_secs(1);
 /// The least time that a request gets, even if the deadline comes sooner.
 const LEAST_TIME: Duration = Duration::from_millis(250);
 
-/// How long [`Gateway::ask_each`] takes: a member that is well answers in milliseconds, and the
-/// others are asked again whenever they are needed.
+/// How long [`Gateway::ask_each`] waits in each step: a member that is well answers in milliseconds,
+/// and the others are asked again whenever they are needed.
 const OTHERS_TIME: Duration = Duration::from_millis(500);
 
-/// Why a member is of no use that has another list at the key than the one that was read, an older
-/// one, or none. It belongs to another cluster, or its data was lost or replaced.
+/// The reasons if a member has another list at the key than the one that was read, an older one, or
+/// none. It belongs to another cluster, or its data was lost or replaced.
 pub(super) const OTHER_LIST: &str = "has another list";
 pub(super) const OLDER_LIST: &str = "has an older list";
 pub(super) const NO_LIST: &str = "has no list";
@@ -56,9 +56,9 @@ pub(super) struct Gateway {
     pub(super) user: Option<Arc<User>>,
     /// The place of the member to ask next.
     current: usize,
-    /// Why each member failed, since the last answer of any of them. Kept between calls: a call may
-    /// have time for one member alone, and the log gets a line for each reason that differs from
-    /// the one before.
+    /// Why each member failed when it was asked last, since the last answer of any of them. Kept
+    /// between calls: a call may have time for one member alone, and the log gets a line for each
+    /// reason that differs from the one before.
     reasons: Vec<String>,
 }
 
@@ -147,14 +147,14 @@ fn base64(bytes: impl AsRef<[u8]>) -> String {
     STANDARD.encode(bytes)
 }
 
-/// Holds if the value of the key was put in this revision. Revision 0: if the key is absent.
-pub(super) fn compare(key: &str, mod_revision: i64) -> Value {
-    json!({"key": base64(key), "target": "MOD", "mod_revision": mod_revision.to_string()})
+/// Holds if the key is absent.
+pub(super) fn compare_absent(key: &str) -> Value {
+    json!({"key": base64(key), "target": "MOD", "mod_revision": "0"})
 }
 
-/// Holds if the key has this value.
-pub(super) fn compare_value(key: &str, value: &str) -> Value {
-    json!({"key": base64(key), "target": "VALUE", "value": base64(value)})
+/// Holds if the value of the key has this relation, which is EQUAL, GREATER or LESS, to `value`.
+pub(super) fn compare_value(key: &str, relation: &str, value: impl AsRef<[u8]>) -> Value {
+    json!({"key": base64(key), "target": "VALUE", "result": relation, "value": base64(value)})
 }
 
 pub(super) fn put(key: &str, value: &[u8]) -> Value {
@@ -314,10 +314,11 @@ impl Gateway {
     }
 
     /// Has etcd forget all values that have been replaced or deleted before this revision.
-    pub(super) fn compact(&self, revision: i64) {
+    pub(super) fn compact(&self, revision: i64, deadline: Instant) {
         let request = json!({"revision": revision.to_string()}).to_string();
+        let time = deadline.saturating_duration_since(Instant::now()).clamp(LEAST_TIME, STEP_TIME);
         // If it fails, the next compaction does the same and more.
-        let _ = self.post::<Value>(self.current, "kv/compaction", request.as_bytes(), STEP_TIME);
+        let _ = self.post::<Value>(self.current, "kv/compaction", request.as_bytes(), time);
     }
 
     /// Watches what is put from one key to before another, for this time at the most. Calls
@@ -362,7 +363,7 @@ impl Gateway {
     }
 
     /// Asks all members, together, in which cluster they are and what a key has. Returns the
-    /// answers of those that have answered within [`OTHERS_TIME`].
+    /// answers of those that have taken no longer than [`OTHERS_TIME`] for any step.
     pub(super) fn ask_each(&self, key: &str) -> Vec<MemberAnswer> {
         let request = json!({"key": base64(key)}).to_string();
         let ask = |member: usize| {
@@ -398,6 +399,7 @@ impl Gateway {
         // watches (<https://etcd.io/docs/v3.4/dev-guide/api_grpc_gateway>, WithRequireLeader).
         let post = post.header("Grpc-Metadata-hasleader", "true").config();
         let post = post.timeout_resolve(Some(step)).timeout_connect(Some(step));
+        let post = post.timeout_send_request(Some(step)).timeout_send_body(Some(step));
         let post = post.timeout_recv_response(Some(step)).timeout_recv_body(Some(time));
         let sent = post.build().send(request);
         // A token names an entry of etcd's log, and a member waits until it has that. If etcd was
@@ -425,7 +427,7 @@ impl Gateway {
             answer = self.exchange(member, call, request, time);
         }
         let content = answer?;
-        serde_json::from_slice(&content).map_err(|_| stranger(200, &content))
+        serde_json::from_slice(&content).map_err(|_| not_gateway(200, &content))
     }
 
     /// Sends a request to one member, and gives the content of its answer.

@@ -1,7 +1,8 @@
-//! Whose list it is. A list has a random id at `KEY/id`, from whoever makes it, or from the first
+//! Which list it is. A list has a random id at `KEY/id`, from whoever makes it, or from the first
 //! start that finds none. Every transaction compares it: two etcds of which each has a list at KEY
 //! may have the same cluster id, and the same numbers and revisions. So may one that was emptied
-//! and filled again.
+//! and filled again. (One that was restored from a snapshot has the same list, with another
+//! history: [`Position`](super::position::Position) compares the last entry.)
 
 use super::format::Keys;
 use super::gateway::{NO_LIST, OTHER_LIST, Txn, TxnResponse, compare_value, get};
@@ -15,12 +16,12 @@ impl Keys {
         success: Vec<serde_json::Value>,
         mut failure: Vec<serde_json::Value>,
     ) -> Txn {
-        compare.extend(self.id.as_ref().map(|id| compare_value(&self.id_key(), id)));
+        compare.extend(self.id.as_ref().map(|id| compare_value(&self.id_key(), "EQUAL", id)));
         failure.insert(0, get(&self.id_key()));
         Txn { compare, success, failure }
     }
 
-    /// Why a member is of no use that has answered so: it does not have the list with this id.
+    /// The reason not to take this answer, if a member does not have the list with this id.
     pub(super) fn refuse(&self, response: &TxnResponse) -> Option<&'static str> {
         let id = self.id.as_ref()?;
         match response.found(0).first() {

@@ -1,12 +1,12 @@
-//! The list, its position in the log and its revision: one value, which is taken as a whole or not
-//! at all.
+//! The list and its position in the log: one value, which is taken as a whole or not at all.
 
 use std::time::Instant;
 
 use super::EtcdError;
-use super::format::{Keys, LogEntry, read_snapshot};
+use super::format::{Keys, LogEntry, entry_begin, read_snapshot};
 use super::gateway::{
-    Gateway, KeyValue, OLDER_LIST, OTHER_LIST, Txn, TxnResponse, compare, get, range,
+    Gateway, KeyValue, OLDER_LIST, OTHER_LIST, Txn, TxnResponse, compare_absent, compare_value,
+    get, range,
 };
 use crate::store::{ColorList, Edit};
 
@@ -19,8 +19,9 @@ pub(super) struct Position {
     pub(super) list: ColorList,
     /// The number of the entry.
     pub(super) number: u64,
-    /// The revision of etcd in which the entry was put.
-    pub(super) revision: i64,
+    /// The random id of the attempt that has put the entry. Numbers and revisions come again if
+    /// etcd is restored from a snapshot, and this does not.
+    pub(super) id: String,
     /// The number of the entry that was put with the last snapshot.
     pub(super) snapshot: u64,
     /// Bytes of the entries behind that one.
@@ -67,8 +68,8 @@ impl Position {
         if !found.first().is_some_and(is_pair) {
             return Err(EtcdError::Malformed(first));
         }
-        let revision = snapshot.mod_revision;
-        let mut position = Self { list, number, revision, snapshot: number, bytes: 0 };
+        let id = LogEntry::read(&first, &found[0].value)?.id;
+        let mut position = Self { list, number, id, snapshot: number, bytes: 0 };
         loop {
             let is_last = found.len() < RANGE_KEYS_MAX;
             if position.follow(keys, found)?.is_none() {
@@ -85,20 +86,24 @@ impl Position {
     /// A transaction: `success` if this is still the last position, or else a range from it on.
     pub(super) fn txn(&self, keys: &Keys, success: Vec<serde_json::Value>) -> Txn {
         let entry = keys.entry(self.number);
-        let compare =
-            vec![compare(&entry, self.revision), compare(&keys.entry(self.number + 1), 0)];
+        let begin = entry_begin(&self.id);
+        // The first text that comes after all that begin so.
+        let end = begin.strip_suffix('"').expect("it ends so").to_owned() + "#";
+        let compare = vec![
+            compare_value(&entry, "GREATER", &begin),
+            compare_value(&entry, "LESS", &end),
+            compare_absent(&keys.entry(self.number + 1)),
+        ];
         let range = range(&entry, &keys.log_end(), RANGE_KEYS_MAX, 0);
         keys.txn(compare, success, vec![range])
     }
 
-    /// Why a member is of no use that has answered so to [`Position::txn`]: its list has not come
+    /// The reason not to take this answer to [`Position::txn`], if the list of a member has not come
     /// to this position.
     pub(super) fn refuse(&self, keys: &Keys, response: &TxnResponse) -> Option<&'static str> {
-        let is_other = |first: &KeyValue| {
-            first.key == keys.entry(self.number).as_bytes() && first.mod_revision != self.revision
-        };
+        let has_number = |entry: &KeyValue| keys.number(&entry.key) == Some(self.number);
         keys.refuse(response).or(match response.found(1).first() {
-            Some(first) if is_other(first) => Some(OTHER_LIST),
+            Some(first) if has_number(first) && !self.is_at(keys, first) => Some(OTHER_LIST),
             Some(_) => None,
             None => Some(OLDER_LIST),
         })
@@ -106,12 +111,12 @@ impl Position {
 
     /// Whether an entry is the one of this position.
     pub(super) fn is_at(&self, keys: &Keys, entry: &KeyValue) -> bool {
-        entry.mod_revision == self.revision && keys.number(&entry.key) == Some(self.number)
+        is_put_by(entry, &keys.entry(self.number), &self.id)
     }
 
     /// Applies the entries of a range that begins with the one of this position, and returns their
-    /// edits. `None` if the range does not begin with that entry in its revision, or has a gap:
-    /// then the log was cut, or is another one.
+    /// edits. `None` if the range does not begin with that entry, or has a gap: then the log was
+    /// cut, or is another one.
     pub(super) fn follow(
         &mut self,
         keys: &Keys,
@@ -138,22 +143,17 @@ impl Position {
         let key = keys.entry(self.number + 1);
         let entry = LogEntry::read(&key, &found.value)?;
         let is_snapshot = entry.is_snapshot;
+        let id = entry.id.clone();
         let mut list = self.list.clone();
         let edits = entry.apply(&mut list).ok_or(EtcdError::Malformed(key))?;
-        self.advance(list, found.mod_revision, found.value.len(), is_snapshot);
+        self.advance(list, id, found.value.len(), is_snapshot);
         Ok(edits)
     }
 
     /// Goes on to the next entry, which has this many bytes and leads to this list.
-    pub(super) fn advance(
-        &mut self,
-        list: ColorList,
-        revision: i64,
-        bytes: usize,
-        is_snapshot: bool,
-    ) {
+    pub(super) fn advance(&mut self, list: ColorList, id: String, bytes: usize, is_snapshot: bool) {
         self.list = list;
-        self.revision = revision;
+        self.id = id;
         self.number += 1;
         self.bytes += bytes;
         if is_snapshot {
@@ -161,4 +161,9 @@ impl Position {
             self.bytes = 0;
         }
     }
+}
+
+/// Whether an entry has this key, and was put by this attempt.
+pub(super) fn is_put_by(entry: &KeyValue, key: &str, id: &str) -> bool {
+    entry.key == key.as_bytes() && entry.value.starts_with(entry_begin(id).as_bytes())
 }

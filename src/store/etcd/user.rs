@@ -13,7 +13,7 @@ use super::call_failure::CallFailure;
 use crate::secret_file;
 
 /// What etcd answers to a user and a password while it lets everybody in.
-const OFF: &str = "authentication is not enabled";
+const AUTH_IS_OFF: &str = "authentication is not enabled";
 
 pub(super) struct User {
     file: PathBuf,
@@ -60,7 +60,9 @@ impl User {
                 Ok(())
             }
             // Users were switched off. etcd 3.4 still refuses tokens, but not requests without one.
-            Err(CallFailure::Final(EtcdError::Refused(reason))) if reason.contains(OFF) => Ok(()),
+            Err(CallFailure::Final(EtcdError::Refused(reason))) if reason.contains(AUTH_IS_OFF) => {
+                Ok(())
+            }
             Err(CallFailure::MayBeDone(reason)) => Err(CallFailure::NotDone(reason)),
             Err(failure) => Err(failure),
         }
@@ -80,7 +82,7 @@ fn parse(content: &str) -> io::Result<String> {
     let line = content.trim_end_matches(['\r', '\n']);
     let parts = line.split_once(':').filter(|_| !line.contains('\n'));
     let form = || io::Error::other("it needs one line, USER:PASSWORD");
-    let (name, password) = parts.ok_or_else(form)?;
+    let (name, password) = parts.filter(|(name, _)| !name.is_empty()).ok_or_else(form)?;
     Ok(json!({"name": name, "password": password}).to_string())
 }
 
@@ -113,7 +115,7 @@ mod tests {
         for content in ["a: b:c \r\n", "a: b:c "] {
             assert_eq!(parse(content).unwrap(), r#"{"name":"a","password":" b:c "}"#);
         }
-        for content in ["a:b\nc:d\n", "a\n", ""] {
+        for content in ["a:b\nc:d\n", "a\n", ":b", ""] {
             let error = parse(content).unwrap_err().to_string();
             assert_eq!(error, "it needs one line, USER:PASSWORD", "{content:?}");
         }
