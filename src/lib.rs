@@ -87,6 +87,7 @@
 //!   - `conditions`: entity tags, and If-Match and If-None-Match on them
 //!   - `pool`: the threads, and their names
 //!   - `outbound`: requests to other servers, and their time-outs
+//!   - `names`: looks up the names of other servers
 //!   - `secret_file`: files that have secrets
 //!   - `random`: ids that no other process has
 //!   - `signals`: stop the service, or have tokens read again
@@ -114,9 +115,29 @@
 //! 2. The `Writer` takes changes that wait, finds the `Outcome` and the `Edit`s of each on a clone
 //!    of the list, commits (FILE-wal is synced, or etcd has it), and publishes the clone.
 //! 3. The outcome comes to the worker as `Mail::Outcome`, and so to `Connection::handle_outcome`.
-//!    `Service::respond_to_outcome` makes the response: 500 if the change could not be saved.
-//! 4. `Watches::mark` gets the `Step` to each published version, and finds the connections that wait
-//!    for these colors or for the list. `Connection::ask_again` asks the service once more.
+//!    `Service::respond_to_outcome` makes the response, also if the change was not made, or may
+//!    not be.
+//! 4. For each published version, `server::change_listener` gives `Watches::mark` the `Step` to it,
+//!    as below.
+//!
+//! **A wait** (`Prefer: wait`, with a tag that is current).
+//!
+//! 1. `Service::operate` returns `Decision::WaitForChange`, with the number of the version that it
+//!    has seen. `Connection::begin_watch` adds the connection to the `Watches` of the worker, and
+//!    has it ask once more: a change may have come before.
+//! 2. `Watches::mark` gets the `Step` to each new version. It notes the number of the version at
+//!    each color that the step changes and somebody waits for, and wakes the worker.
+//! 3. `Worker::open_inbox` takes the marks, and queues the connections that wait for these.
+//!    `Connection::decide_again` asks the service. If that would still be a 304, the number of the
+//!    last change tells a change and a change back.
+//!
+//! **A change at another service** that shares the list in etcd.
+//!
+//! 1. `Gateway::watch` tells `LogWatch::run` that something was put. `Store::poll` wakes the writer.
+//! 2. `Writer::poll_or_retry` calls `EtcdEngine::poll`, which reads the entries behind its
+//!    `Position`, and returns the list and the edits that lead there. While there are changes, the
+//!    next save finds the same by `EtcdEngine::begin`.
+//! 3. `SharedList::publish` makes a version of it, with the next number, and so on as above.
 //!
 //! **A deadline.**
 //!
@@ -149,6 +170,7 @@ mod http;
 mod load;
 mod logging;
 mod metrics;
+mod names;
 mod options;
 mod outbound;
 mod pool;

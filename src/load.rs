@@ -57,7 +57,7 @@ pub(crate) struct Opened {
     pub(crate) path: Option<PathBuf>,
 }
 
-/// Finds out where the list comes from. Reads the list unless FILE has one.
+/// Finds out where the list comes from. Reads it, unless it is in FILE.
 pub(crate) fn load_source(
     options: &Options,
     follower: Option<&Follower>,
@@ -89,8 +89,8 @@ fn unusable(name: &str) -> impl FnOnce(String) -> Failure {
     |reason| Failure::Storage(name.to_owned(), reason)
 }
 
-/// Opens the list, and makes FILE if there is none. `notify` is called after each
-/// new version of the list.
+/// Opens the list, and makes it if there is none. `notify` is called after each new version of the
+/// list.
 pub(crate) fn open(
     source: Source,
     options: &Options,

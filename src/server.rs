@@ -20,11 +20,11 @@
 //! - **The follower**, with `--follow`, asks the other service, and submits its list. It waits for
 //!   that service and for the writer.
 //! - **names**, once a host has to be found by its name, looks up names one after the other. It
-//!   waits for the DNS; who asks waits no longer than for any other step (`outbound`).
+//!   waits for DNS; who asks waits no longer than for any other step (`names`).
 //! - **log** writes log lines. It waits for its channel and for standard error.
 //!
-//! All but main, names and log are threads of one pool. Those that run for good have names of their own,
-//! such as worker-0. A stop has one more, for a tenth of a second.
+//! All but main, names and log are threads of one pool. Those that run for good have names of their
+//! own, such as worker-0. A stop has one more, for a tenth of a second.
 //!
 //! A worker waits for no client, no disk, and no other thread, except for the moment that a lock is
 //! held. So whatever one client does, the others of its worker are served. These answers take long:
@@ -41,7 +41,8 @@
 //! - A change goes to the writer through a channel. The outcome comes back as `Mail::Outcome`, and
 //!   what the pool has answered as `Mail::FromPool`.
 //! - The thread that publishes a new version of the list calls `Watches::mark` of each worker with
-//!   the edits. A worker is woken if one of its connections may wait for one of these.
+//!   the step to it. A worker is woken if one of its connections may wait for what that changes.
+//! - The watch wakes the writer by `Store::poll`.
 //! - Signals write to streams that the accept loop polls.
 //!
 //! # Locks

@@ -15,9 +15,9 @@
 //!
 //! The writer passes the outcome of each change to the [`Deliver`] that came with the change. The
 //! thread that publishes a new version calls the [`ChangeListener`]. Neither of these two functions
-//! waits for more than a lock. A save that panics has failed: from the begin of its commit on, its
-//! changes are in doubt. After any other panic of the writer
-//! the process ends, since nothing would be saved any more.
+//! waits for more than a lock. A save or a poll that panics has failed; if that is in a commit, its
+//! changes are in doubt. After any other panic of the writer the process ends, since nothing would
+//! be saved any more.
 //!
 //! # Locks
 //!

@@ -5,7 +5,8 @@
 //! ([`Watches::mark`]) with the number of the version. The worker takes the marks, and has the
 //! connections that wait for these ask the service again. A new watch is added first, and then its
 //! connection asks once more: a change that was published before is in this answer, and a later one
-//! marks the connection. So no change is missed.
+//! marks the connection. So no change is missed. (One that came back before the watch was added is
+//! from before the wait.)
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::mem::take;
@@ -43,7 +44,7 @@ pub(super) struct Watch {
     watches: Arc<Watches>,
     subject: Subject,
     connection: u64,
-    /// The number of the version in which the client has what is current.
+    /// The number of the version whose content the client has. What came after it is news.
     seen: u64,
 }
 
@@ -74,7 +75,7 @@ impl Watches {
         let mut changed = vec![Subject::List];
         let mut before = step.before;
         for edit in step.edits {
-            // Names are looked up without the lock.
+            // Until an edit changes what a name leads to, it leads to the same as in `before`.
             changed.extend(self.concerned(edit).into_iter().filter(|subject| match subject {
                 Subject::List => false,
                 Subject::Color(name) => before.is_none_or(|list| edit.changes(list, name)),
@@ -130,12 +131,11 @@ impl Watches {
 
 impl Watch {
     /// Whether the subject has changed since the version that the client has, even if it was
-    /// changed back. `current`: the number of the current version, which is another list than any
-    /// before.
-    pub(super) fn is_changed(&self, current: u64) -> bool {
+    /// changed back. `number`: that of the current version.
+    pub(super) fn is_changed(&self, number: u64) -> bool {
         let entries = self.watches.lock();
         match (&self.subject, entries.subjects.get(&self.subject)) {
-            (Subject::List, _) => current > self.seen,
+            (Subject::List, _) => number > self.seen,
             (Subject::Color(_), entry) => entry.is_some_and(|entry| entry.changed > self.seen),
         }
     }

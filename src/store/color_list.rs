@@ -43,7 +43,7 @@ pub(crate) struct ColorList {
     envelope: Arc<OnceLock<Arc<Representation>>>,
 }
 
-/// One step from a version to the next.
+/// One of the edits that lead from a version to the next.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Edit {
     /// Adds this color at the end of the list, with an id above all others.

@@ -35,7 +35,7 @@ pub(crate) struct Step<'a> {
     /// The list before. `None` if each edit changes what its name leads to.
     pub(crate) before: Option<&'a ColorList>,
     /// [`Edit::ReplaceAll`] is among them if the edits are not known, as when another program has
-    /// changed the list, or if they would be too many.
+    /// changed FILE, or if they would be too many.
     pub(crate) edits: &'a [Edit],
 }
 

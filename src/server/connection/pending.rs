@@ -199,7 +199,8 @@ impl Connection {
         }
     }
 
-    /// Asks the service again. A change and a change back end a wait, too.
+    /// Asks the service again. A change and a change back end a wait, too, unless all that is known
+    /// of what others have changed is where it has led.
     fn decide_again(&self, pending: &Pending, context: &LoopContext<'_>) -> Decision {
         // Before the service looks: a later change marks the connection once more.
         let number = context.shared.service.store.list.number();
