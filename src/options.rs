@@ -4,6 +4,7 @@
 mod values;
 
 use std::env;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 use std::time::Duration;
@@ -180,8 +181,9 @@ impl Options {
             return None;
         }
         let file = Path::new(&env::var_os("CREDENTIALS_DIRECTORY")?).join("tokens");
-        // What cannot be looked for may be there.
-        let is_there = file.try_exists().unwrap_or(true);
+        // What cannot be looked for may be there, and so may what a link leads to.
+        let is_absent = |error: io::Error| error.kind() == io::ErrorKind::NotFound;
+        let is_there = !file.symlink_metadata().is_err_and(is_absent);
         is_there.then(|| {
             format!(
                 "the unit has the credential \"tokens\", but no token file is named, so no change \

@@ -178,6 +178,11 @@ fn an_etcd_without_room_refuses_changes_until_there_is_some() {
         health.expect_status(503);
         health.content.contains("changes cannot be saved: etcd has no room: compact")
     });
+    // The service tries to save each second, and is not well meanwhile.
+    let failures = || server.metric("colors_save_failures_total");
+    let before = failures();
+    wait_until("it fails again", || failures() > before + 1.0);
+    server.ask("GET", "/health", "").expect_status(503);
     etcd.etcdctl(&["del", "--prefix", "other/"]);
     // as docs/replicas.md says
     let status = etcd.etcdctl(&["endpoint", "status", "--write-out=fields"]);

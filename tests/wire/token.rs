@@ -159,8 +159,10 @@ fn a_credential_that_is_to_protect_and_no_token_file_never_start() {
     // what cannot be looked for may be there
     let code = run(colors(&["--check"]).env("CREDENTIALS_DIRECTORY", &file)).0;
     assert_eq!(code, Some(2));
-    fs::remove_file(file).unwrap();
+    fs::remove_file(&file).unwrap();
     assert_eq!(start(&["--check"]).0, Some(0));
+    std::os::unix::fs::symlink("gone", file).unwrap();
+    assert_eq!(start(&["--check"]).0, Some(2));
 }
 
 #[test]

@@ -38,10 +38,6 @@ impl EtcdError {
         Self::Unavailable { cause, details: String::new(), may_be_there: true }
     }
 
-    pub(super) fn is_in_doubt(&self) -> bool {
-        matches!(self, Self::Unavailable { may_be_there: true, .. })
-    }
-
     /// The same of a transaction that no change depends on.
     pub(super) fn without_doubt(self) -> Self {
         match self {
@@ -57,7 +53,7 @@ impl EtcdError {
             Self::Unavailable { cause, .. } => cause,
             Self::NoSpace => "etcd has no room",
             Self::TooLong | Self::Refused(_) => "etcd refuses it",
-            Self::Compacted | Self::Disagree(..) => "etcd does not answer",
+            Self::Compacted | Self::Disagree(..) => "etcd cannot be read",
             Self::ListTooLong(_) => "etcd takes no list of this length",
             Self::Missing => "etcd has no list",
             Self::Newer | Self::Malformed(_) => "what etcd has in place of the list cannot be used",

@@ -1,6 +1,6 @@
 //! KEY in etcd as a storage engine: commits, what they have missed, and snapshots.
 
-use std::mem::{replace, take};
+use std::mem::take;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::thread::sleep;
@@ -61,7 +61,8 @@ pub(crate) struct EtcdEngine {
     /// The edits of this save.
     written: Vec<u8>,
     /// A commit has failed. A member that was stopped may still make it later, unless another entry
-    /// has taken its place by then.
+    /// has taken its place by then. And if etcd has refused it, only another one shows that it takes
+    /// commits again.
     is_fence_due: bool,
     /// When etcd last answered [`EtcdEngine::ask`].
     answered: Instant,
@@ -147,18 +148,14 @@ impl EtcdEngine {
             success.push(put(&self.keys.list(), &write_snapshot(number, list)));
             success.push(delete_range(&self.keys.entry(0), &self.keys.entry(before.snapshot)));
         }
-        // Also if this panics.
-        let was_fence_due = replace(&mut self.is_fence_due, true);
-        let response = self.ask(success, deadline);
-        self.is_fence_due = match &response {
-            Ok(_) => false,
-            Err(error) => was_fence_due || error.is_in_doubt(),
-        };
-        let mut response = response.map_err(|error| match purpose {
+        // If this fails or panics.
+        self.is_fence_due = true;
+        let mut response = self.ask(success, deadline).map_err(|error| match purpose {
             Purpose::Commit => error,
             // No change depends on what comes of it.
             Purpose::Snapshot | Purpose::Fence => error.without_doubt(),
         })?;
+        self.is_fence_due = false;
         if !response.succeeded {
             let was_in_doubt = response.was_in_doubt;
             let found = response.take_found(1);

@@ -39,7 +39,7 @@ impl EtcdKey {
         let deadline = Instant::now() + START_TIME;
         let user = user.map(User::new).transpose()?.map(Arc::new);
         let gateway = Gateway::new(members, user, STEP_TIME);
-        let mut found = Self { gateway, keys: Keys::new(key, None), position: None, deadline };
+        let mut found = Self { gateway, keys: Keys::new(key), position: None, deadline };
         found.read()?;
         Ok(found)
     }
@@ -51,6 +51,10 @@ impl EtcdKey {
         let response = self.gateway.txn(&txn, self.deadline, |_| None)?;
         self.keys.id = id_in(response.found(0));
         self.position = Position::read(&mut self.gateway, &self.keys, self.deadline)?;
+        // Only its snapshot is gone: what the log has would be lost with another list.
+        if self.position.is_none() && self.keys.id.is_some() {
+            return Err(EtcdError::Malformed(self.keys.list()));
+        }
         Ok(())
     }
 
@@ -63,10 +67,10 @@ impl EtcdKey {
             put(&self.keys.id_key(), random::id().as_bytes()),
             put(&self.keys.list(), &write_snapshot(0, seed)),
             put(&self.keys.entry(0), &write_entry(&random::id(), Purpose::Snapshot, b"")),
-            // Left by a list whose snapshot somebody has deleted.
+            // Left by a list without an id whose snapshot somebody has deleted.
             delete_range(&self.keys.entry(1), &self.keys.log_end()),
         ];
-        let compare = vec![compare_absent(&self.keys.list())];
+        let compare = vec![compare_absent(&self.keys.list()), compare_absent(&self.keys.id_key())];
         let txn = Txn { compare, success, failure: Vec::new() };
         let is_new = self.gateway.txn(&txn, self.deadline, |_| None)?.succeeded;
         self.read()?;
@@ -83,7 +87,8 @@ impl EtcdKey {
         let success = vec![put(&key, id.as_bytes())];
         let txn = self.keys.txn(vec![compare_absent(&key)], success, Vec::new());
         let response = self.gateway.txn(&txn, self.deadline, |_| None)?;
-        self.keys.id = if response.succeeded { Some(id) } else { id_in(response.found(0)) };
+        self.keys.id =
+            if response.succeeded { Some(id.into_bytes()) } else { id_in(response.found(0)) };
         Ok(())
     }
 
@@ -130,8 +135,8 @@ impl EtcdKey {
 }
 
 /// The id in what was read of `KEY/id`.
-fn id_in(found: &[KeyValue]) -> Option<String> {
-    found.first().map(|id| String::from_utf8_lossy(&id.value).into_owned())
+fn id_in(found: &[KeyValue]) -> Option<Vec<u8>> {
+    found.first().map(|id| id.value.clone())
 }
 
 /// Fails if etcd cannot take a list.

@@ -23,12 +23,12 @@ pub(super) struct Keys {
     key: String,
     /// The id of the list. `None` if it has none, since all services that had it were older than
     /// ids.
-    pub(super) id: Option<String>,
+    pub(super) id: Option<Vec<u8>>,
 }
 
 impl Keys {
-    pub(super) fn new(key: &str, id: Option<String>) -> Self {
-        Self { key: key.to_owned(), id }
+    pub(super) fn new(key: &str) -> Self {
+        Self { key: key.to_owned(), id: None }
     }
 
     pub(super) fn id_key(&self) -> String {

@@ -39,6 +39,7 @@ const OTHERS_TIME: Duration = Duration::from_millis(500);
 pub(super) const OTHER_LIST: &str = "has another list";
 pub(super) const OLDER_LIST: &str = "has an older list";
 pub(super) const NO_LIST: &str = "has no list";
+const LISTS: [&str; 3] = [OTHER_LIST, OLDER_LIST, NO_LIST];
 
 /// The pause after all members were asked in vain.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -269,11 +270,13 @@ impl Gateway {
             may_be_done |= !is_read && matches!(failure, CallFailure::MayBeDone(_));
             self.reasons[self.current] = failure.reason();
             self.next_member();
+            // To ask again does not help if all have another list.
+            let is_hopeless = self.reasons.iter().all(|reason| LISTS.contains(&&**reason));
+            if is_hopeless || Instant::now() >= deadline {
+                break;
+            }
             if tries % self.members.len() == 0 {
                 sleep(PAUSE);
-            }
-            if Instant::now() >= deadline {
-                break;
             }
         }
         let (cause, details) = self.explain();

@@ -25,7 +25,7 @@ impl Keys {
     pub(super) fn refuse(&self, response: &TxnResponse) -> Option<&'static str> {
         let id = self.id.as_ref()?;
         match response.found(0).first() {
-            Some(there) if there.value == id.as_bytes() => None,
+            Some(there) if there.value == *id => None,
             Some(_) => Some(OTHER_LIST),
             None => Some(NO_LIST),
         }
