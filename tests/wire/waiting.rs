@@ -99,6 +99,10 @@ fn change_and_change_back(server: &Server, changing: &mut [Client]) {
         if let [changing] = changing {
             (0..2).for_each(|_| changing.response().expect_status(200));
         }
+        // At another service, each of them comes when it comes.
+        wait_until("it is changed back", || {
+            server.ask("GET", "/colors/lamp", "").content == r#"{"name":"lamp","value":"1"}"#
+        });
     }
 }
 
