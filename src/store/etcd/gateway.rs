@@ -251,19 +251,15 @@ impl Gateway {
             if !is_read && matches!(result, Err(CallFailure::Final(EtcdError::NoSpace))) {
                 result = self.read_after_no_space(txn, left);
             }
-            let refused = |response: &TxnResponse| match response.succeeded {
-                true => None,
-                false => refuse(response),
-            };
             let failure = match result {
-                Ok(response) if let Some(reason) = refused(&response) => {
-                    CallFailure::NotDone(reason.to_owned())
-                }
-                Ok(mut response) => {
-                    self.reasons.iter_mut().for_each(String::clear);
-                    response.was_in_doubt |= may_be_done;
-                    return Ok(response);
-                }
+                Ok(mut response) => match refuse(&response).filter(|_| !response.succeeded) {
+                    Some(reason) => CallFailure::NotDone(reason.to_owned()),
+                    None => {
+                        self.reasons.iter_mut().for_each(String::clear);
+                        response.was_in_doubt |= may_be_done;
+                        return Ok(response);
+                    }
+                },
                 Err(CallFailure::Final(error)) if !may_be_done => return Err(error),
                 Err(failure) => failure,
             };
