@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{self, ErrorKind};
 
 use crate::store::JsonError;
-use crate::store::json::Place;
+use crate::store::json::LineColumn;
 
 /// Why the process cannot start or go on. The log gets this as one line, and the exit code is 1.
 pub(crate) enum Failure {
@@ -39,7 +39,7 @@ impl fmt::Display for Failure {
                 write!(f, "cannot read the seed {file}: {error}; name another with --seed")
             }
             Self::Malformed(file, JsonError { reason, place }) => match place {
-                Some(Place { line, column }) => write!(f, "{file}:{line}:{column}: {reason}"),
+                Some(LineColumn { line, column }) => write!(f, "{file}:{line}:{column}: {reason}"),
                 None => write!(f, "{file}: {reason}"),
             },
             Self::Storage(place, reason) => write!(f, "cannot use {place}: {reason}"),

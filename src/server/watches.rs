@@ -26,14 +26,14 @@ pub(super) struct Watches {
 
 #[derive(Default)]
 struct Entries {
-    subjects: HashMap<Subject, Entry>,
+    subjects: HashMap<Subject, Waiting>,
     /// What has changed since the last [`Watches::take_affected`], if a connection waits for it.
     marks: HashSet<Subject>,
 }
 
 /// A subject for which somebody waits.
 #[derive(Default)]
-struct Entry {
+struct Waiting {
     connections: BTreeSet<u64>,
     /// The number of the last version that has changed it. 0 if none has while somebody waited.
     changed: u64,

@@ -35,11 +35,11 @@ pub(crate) struct JsonError {
     /// Part of a sentence, without a full stop.
     pub(crate) reason: String,
     /// `None` if the error is at no one place, as when there is no content.
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<LineColumn>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct LineColumn {
     /// Counted from 1.
     pub(crate) line: usize,
     /// Counted from 1 in bytes; 0 if the error was found before the first byte of the line.
@@ -56,7 +56,7 @@ impl fmt::Display for JsonError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.reason)?;
         match &self.place {
-            Some(Place { line, column }) => write!(f, " at line {line} column {column}"),
+            Some(LineColumn { line, column }) => write!(f, " at line {line} column {column}"),
             None => Ok(()),
         }
     }
@@ -70,7 +70,7 @@ impl From<serde_json::Error> for JsonError {
             text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text);
         let reason =
             if error.is_data() { shorten(reason) } else { format!("not valid JSON: {reason}") };
-        Self { reason, place: Some(Place { line, column }) }
+        Self { reason, place: Some(LineColumn { line, column }) }
     }
 }
 
@@ -206,7 +206,7 @@ fn is_utf16(content: &[u8]) -> bool {
 /// The error of the parser, with a hint if it stands at a single quote.
 fn syntax_error(error: serde_json::Error, text: &str) -> JsonError {
     let mut error = JsonError::from(error);
-    let byte = error.place.as_ref().and_then(|Place { line, column }| {
+    let byte = error.place.as_ref().and_then(|LineColumn { line, column }| {
         let line = text.as_bytes().split(|byte| *byte == b'\n').nth(line.checked_sub(1)?)?;
         line.get(column.checked_sub(1)?)
     });
@@ -227,7 +227,7 @@ fn text(content: &[u8]) -> Result<&str, JsonError> {
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
         let column = 1 + before.iter().rev().take_while(|byte| **byte != b'\n').count();
         let reason = "not valid JSON: it is not UTF-8".to_owned();
-        JsonError { reason, place: Some(Place { line, column }) }
+        JsonError { reason, place: Some(LineColumn { line, column }) }
     })
 }
 

@@ -9,10 +9,10 @@ use super::*;
 const BYTES_MAX: usize = 1000;
 
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Shared>>);
+struct Log(Arc<Mutex<Entries>>);
 
 #[derive(Default)]
-struct Shared {
+struct Entries {
     /// Each version, and the edits that have led to it.
     entries: Vec<(ColorList, Vec<Edit>)>,
     failure: Option<CommitFailure>,
@@ -20,7 +20,7 @@ struct Shared {
     late: Option<(usize, ColorList, Vec<Edit>)>,
 }
 
-impl Shared {
+impl Entries {
     fn commit(&mut self, known: usize, list: &ColorList, edits: Vec<Edit>) -> bool {
         let is_last = self.entries.len() == known;
         if is_last {

@@ -115,11 +115,11 @@ struct Snapshot {
 /// Reads a value. `key`: for the error.
 fn read<'a, T: Deserialize<'a>>(key: &str, value: &'a [u8]) -> Result<T, EtcdError> {
     #[derive(Deserialize)]
-    struct Version {
+    struct Format {
         format: u32,
     }
     let malformed = |_| EtcdError::Malformed(key.to_owned());
-    let Version { format } = serde_json::from_slice(value).map_err(malformed)?;
+    let Format { format } = serde_json::from_slice(value).map_err(malformed)?;
     if format > FORMAT {
         return Err(EtcdError::Newer);
     }
