@@ -9,10 +9,10 @@ use super::*;
 const BYTES_MAX: usize = 1000;
 
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Entries>>);
+struct Log(Arc<Mutex<SharedLog>>);
 
 #[derive(Default)]
-struct Entries {
+struct SharedLog {
     /// Each version, and the edits that have led to it.
     entries: Vec<(ColorList, Vec<Edit>)>,
     failure: Option<CommitFailure>,
@@ -20,7 +20,7 @@ struct Entries {
     late: Option<(usize, ColorList, Vec<Edit>)>,
 }
 
-impl Entries {
+impl SharedLog {
     fn commit(&mut self, known: usize, list: &ColorList, edits: Vec<Edit>) -> bool {
         let is_last = self.entries.len() == known;
         if is_last {
