@@ -55,7 +55,7 @@
 //!   - `etcd/position`: the list with its place in the log
 //!   - `etcd/format`: the values in etcd
 //!   - `etcd/watch`: wakes the writer after commits of other services
-//!   - `etcd/list_id`: whose list it is
+//!   - `etcd/list_id`: which list it is
 //!   - `etcd/gateway`: asks the members of etcd
 //!   - `etcd/call_failure`: why one has not answered, and whether it may have done it
 //!   - `etcd/user`: as whom they are asked
