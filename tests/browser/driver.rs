@@ -257,9 +257,14 @@ impl Browser {
         self.until("return document.querySelector('#count').textContent !== ''");
     }
 
-    /// The same where no list will be shown.
+    /// The same where no list will be shown. A color that was closed is still being left for a
+    /// moment, by a step back in the history, which would take back the way to this address, too.
     #[track_caller]
     pub(crate) fn go_without_waiting(&self, address: &str) {
+        self.until(
+            "const isOpen = document.querySelector('#opened')?.open;
+            return isOpen || !history.state || !location.hash.includes('color=')",
+        );
         self.call("POST", "/url", json!({"url": address}));
     }
 
