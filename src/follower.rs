@@ -114,8 +114,7 @@ impl Follower {
             let failure = result.as_ref().err();
             self.followed.note(failure.map(|(reason, _)| reason));
             let least_pause = failure.map_or(Duration::ZERO, |(_, pause)| *pause);
-            let may_wait = result.is_ok() && self.followed.knows_route();
-            wait = if may_wait { WAIT_TIME } else { Duration::ZERO };
+            wait = if result.is_ok() { WAIT_TIME } else { Duration::ZERO };
             let after = store.list.number();
             let is_changed = after != before.number;
             if result.is_ok() {
@@ -146,10 +145,6 @@ impl Follower {
     ) -> Result<(), (String, Duration)> {
         let asked = self.ask(Some(before.envelope().tag()), wait);
         let Some(list) = asked.map_err(|reason| (reason, Duration::ZERO))? else { return Ok(()) };
-        if !self.followed.knows_route() {
-            let reason = "it is a copy, and the service that it follows does not answer it";
-            return Err((reason.to_owned(), Duration::ZERO));
-        }
         let lost = if is_own { count_lost(before, &list) } else { 0 };
         let change = Change::new(Action::ReplaceAll(list), Conditions::default());
         let reason = match store.submit_and_wait(change) {
@@ -173,8 +168,8 @@ impl Follower {
     /// Asks for the list; `None` if it has this tag after this wait. Fails with the reason why
     /// there is no list in the answer, or no answer.
     fn ask(&self, tag: Option<Tag>, wait: Duration) -> Result<Option<ColorList>, String> {
-        let request = self.agent.get(&self.url).header("Via", self.followed.own_via());
-        let request = request.config().timeout_recv_response(Some(wait + ANSWER_TIME));
+        let request = self.agent.get(&self.url).config();
+        let request = request.timeout_recv_response(Some(wait + ANSWER_TIME));
         let mut request = request.timeout_recv_body(Some(CONTENT_TIME)).build();
         if let Some(tag) = tag {
             request = request.header("If-None-Match", tag.to_string());
@@ -189,14 +184,13 @@ impl Follower {
             })?;
             request = request.header("Authorization", format!("Bearer {token}"));
         }
-        let response = request.call();
-        let via = response
-            .as_ref()
-            .ok()
-            .filter(|response| matches!(response.status().as_u16(), 200 | 304))
-            .map(via_of);
-        self.followed.note_via(via.as_deref())?;
-        let mut response = response.map_err(reason)?;
+        let mut response = request.call().map_err(reason)?;
+        if matches!(response.status().as_u16(), 200 | 304)
+            && let Some(url) = followed_by(&response)
+        {
+            // Otherwise services could follow one another in a loop, and none would write.
+            return Err(format!("it is a copy of {}, follow that service", excerpt(&url)));
+        }
         match (response.status().as_u16(), tag) {
             (304, Some(_)) => Ok(None),
             (200, _) => {
@@ -216,10 +210,24 @@ impl Follower {
     }
 }
 
-/// The value of Via. Several lines are one list (RFC 9110 §5.3).
-fn via_of(response: &Response<Body>) -> String {
-    let lines = response.headers().get_all("via").iter();
-    lines.filter_map(|line| line.to_str().ok()).collect::<Vec<_>>().join(",")
+/// The URL of the service that the other one follows, if that is a copy ([`FollowStatus::link`]).
+fn followed_by(response: &Response<Body>) -> Option<String> {
+    response.headers().get_all("link").iter().find_map(|line| {
+        let line = String::from_utf8_lossy(line.as_bytes());
+        let list = via_target(&line)?;
+        Some(list.strip_suffix("/colors").unwrap_or(list).to_owned())
+    })
+}
+
+/// The target of the first link with the relation `via` in a value of Link (RFC 8288 §3). A quoted
+/// string that has `<`, `;` or a comma is read as if it had no quotes: a copy sends none.
+fn via_target(links: &str) -> Option<&str> {
+    links.split('<').skip(1).find_map(|link| {
+        let (target, parameters) = link.split_once('>')?;
+        let mut parameters = parameters.split([';', ',']).map(str::trim);
+        let is_via = parameters.any(|it| matches!(it, r#"rel="via""# | "rel=via"));
+        is_via.then_some(target)
+    })
 }
 
 /// The message of an Error body.
@@ -266,6 +274,20 @@ fn reason(error: Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_copy_is_known_by_its_link_among_others() {
+        for copy in [
+            r#"<http://a/x,y;z/colors>; rel="via""#,
+            r#"<b>; rel="next" ,< >; title="c, d" , <http://a/x,y;z/colors> ; e ; rel=via,<f>"#,
+        ] {
+            assert_eq!(via_target(copy), Some("http://a/x,y;z/colors"), "{copy}");
+        }
+        for other in ["", "rel=via", "<a; rel=via", "<a>", "<a>; rev=via", "<a,rel=via>; rel=next"]
+        {
+            assert_eq!(via_target(other), None, "{other}");
+        }
+    }
 
     #[test]
     fn a_name_that_is_not_found_says_where_names_come_from() {

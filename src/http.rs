@@ -18,6 +18,5 @@ pub(crate) use request::RequestFields;
 pub(crate) use request::{Credentials, METHODS, Request, is_safe};
 pub(crate) use response::{Challenge, CommonFields, Content, MediaType, Response};
 pub(crate) use syntax::{
-    Host, has_valid_escapes, host_has_name, host_name, is_token, service_ids, split_absolute_form,
-    via_value,
+    Host, has_valid_escapes, host_has_name, host_name, is_token, split_absolute_form,
 };

@@ -77,7 +77,7 @@
 //!   - `protocol_error`: the refusals of what is no request, and the limits of a head
 //!   - `head`: the request line and the fields
 //!   - `chunked`: content in chunks
-//!   - `syntax`: pieces of the grammar, and the values of Host and Via
+//!   - `syntax`: pieces of the grammar, and the value of Host
 //!   - `request`: a request as a value
 //!   - `response`: a response as a value, and its head as bytes
 //!   - `date`: times as text

@@ -8,7 +8,7 @@ use tiny_http::Method;
 use super::chunked::ChunkedDecoder;
 use super::protocol_error::{FIELD_LINES_MAX, ProtocolError};
 use super::request::{Credentials, Request, RequestFields, is_safe};
-use super::syntax::{Host, parse_digits, service_ids, split_absolute_form};
+use super::syntax::{Host, parse_digits, split_absolute_form};
 use crate::conditions::Conditions;
 
 const REQUEST_LINE: ProtocolError = ProtocolError::malformed(
@@ -220,11 +220,6 @@ impl<'a> FieldLines<'a> {
             _ if is("authorization") => {
                 let field = &mut self.fields().authorization;
                 once(field, Credentials::parse(value), ProtocolError::AUTHORIZATION)?;
-            }
-            _ if is("via")
-                && str::from_utf8(value).is_ok_and(|via| service_ids(via).any(|_| true)) =>
-            {
-                self.fields().is_of_follower = true;
             }
             // Each proxy appends the address of its client. That client may have sent the addresses
             // before it. So the last address of the last line counts.

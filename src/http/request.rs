@@ -62,8 +62,6 @@ pub(crate) struct RequestFields {
     pub(crate) preflight_fields: Option<String>,
     /// Accept names `text/html`, as when a browser opens the page.
     pub(crate) asks_for_html: bool,
-    /// Via names a service: the request is of one that follows this one.
-    pub(crate) is_of_follower: bool,
 }
 
 static NO_FIELDS: LazyLock<RequestFields> = LazyLock::new(RequestFields::default);

@@ -95,8 +95,6 @@ pub(crate) struct CommonFields<'a> {
     pub(crate) varies_by_origin: bool,
     /// No shared cache may keep the response.
     pub(crate) is_private: bool,
-    /// Via, for a service that follows this one, which follows another.
-    pub(crate) via: Option<String>,
 }
 
 /// Why a token is asked for (RFC 6750 §3).
@@ -194,9 +192,6 @@ impl Response {
         }
         for (name, value) in &self.fields {
             push(out, ["\r\n", name, ": ", value]);
-        }
-        if let Some(via) = &common.via {
-            push(out, ["\r\nVia: ", via]);
         }
         match common.keep_alive {
             // Keep-Alive is from RFC 2068 §19.7.1.1. Connection MUST list it (RFC 9110 §7.6.1).

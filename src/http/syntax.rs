@@ -1,7 +1,6 @@
 //! Pieces of the grammar of RFC 9110, RFC 9112 and RFC 3986 that several parsers need, and the
-//! values of Host and Via. Decides neither which hosts the service answers to nor what is a loop.
+//! value of Host. Does not decide which hosts the service answers to.
 
-use std::fmt::Display;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
@@ -121,24 +120,6 @@ fn without_root(name: &[u8]) -> &[u8] {
     name.strip_suffix(b".").unwrap_or(name)
 }
 
-/// What the name of a service in Via (RFC 9110 §7.6.3) begins with. The random id of its process
-/// comes after it. By these ids, services that follow one another recognize a loop.
-const SERVICE: &str = "colors-";
-
-/// The ids of the services in a value of Via, in its order. Leaves out proxies.
-pub(crate) fn service_ids(via: &str) -> impl Iterator<Item = &str> {
-    via.split(',').filter_map(|member| {
-        // The protocol comes first.
-        member.split_ascii_whitespace().nth(1)?.strip_prefix(SERVICE)
-    })
-}
-
-/// The value of Via with these services.
-pub(crate) fn via_value(ids: &[impl Display]) -> String {
-    let members: Vec<_> = ids.iter().map(|id| format!("1.1 {SERVICE}{id}")).collect();
-    members.join(", ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,14 +143,5 @@ mod tests {
         for text in ["", "+1", "-0", "1 ", "1a", "\u{e9}", "18446744073709551616"] {
             assert_eq!(parse_digits(text.as_bytes(), 10), None, "{text:?}");
         }
-    }
-
-    #[test]
-    fn services_are_told_from_proxies() {
-        let value = format!(
-            "1.1 Caddy, {},1.0 colors (a proxy) ,HTTP/1.1 colors-c,",
-            via_value(&["a", "b"])
-        );
-        assert_eq!(service_ids(&value).collect::<Vec<_>>(), ["a", "b", "c"]);
     }
 }

@@ -106,7 +106,17 @@ impl Service {
                 Thread::Worker => return Decision::AnswerOnPool,
             },
         };
-        read_or_wait(request, Content::Shared(envelope), seen, || Subject::List)
+        let mut decision = read_or_wait(request, Content::Shared(envelope), seen, || Subject::List);
+        let link = self.followed.as_ref().map(|followed| ("Link", followed.link.clone().into()));
+        match &mut decision {
+            Decision::Respond(response) | Decision::WaitForChange { current: response, .. }
+                if matches!(response.status.0, 200 | 304) =>
+            {
+                response.fields.extend(link);
+            }
+            _ => {}
+        }
+        decision
     }
 
     /// The change that a request asks for. Fails with 415 if the content has a coding, and with 400
@@ -249,10 +259,6 @@ impl Service {
                 .and_then(|request| origin::allowed_origin(&self.options, request)),
             varies_by_origin: !self.options.allow_origin.is_empty(),
             is_private: self.options.private,
-            // Of no use to other clients, which may not know the field.
-            via: request
-                .filter(|request| request.fields().is_of_follower)
-                .and_then(|_| Some(self.followed.as_ref()?.via())),
         }
     }
 }

@@ -271,7 +271,7 @@ fn check_head(response: &Response) {
     const FIELDS: &str = "Accept-Encoding Access-Control-Allow-Headers Access-Control-Allow-Methods \
         Access-Control-Allow-Origin Access-Control-Expose-Headers Access-Control-Max-Age Allow \
         Cache-Control Connection Content-Length Content-Security-Policy Content-Type \
-        Cross-Origin-Resource-Policy Date ETag Keep-Alive Location Preference-Applied \
+        Cross-Origin-Resource-Policy Date ETag Keep-Alive Link Location Preference-Applied \
         Referrer-Policy Vary WWW-Authenticate X-Content-Type-Options X-Frame-Options";
     assert!(STATUSES.contains(&response.status), "{response:?}");
     for (position, (name, _)) in response.fields.iter().enumerate() {

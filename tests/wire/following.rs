@@ -15,7 +15,7 @@ use socket2::{Domain, Socket, Type};
 
 use crate::common::client::{assert_same_list, request};
 use crate::common::harness::{
-    Scratch, Server, SetOnDrop, colors, is_installed, run, signal_child, stored, value, wait_until,
+    Scratch, Server, SetOnDrop, colors, is_installed, run, signal_child, stored, wait_until,
 };
 use crate::common::proxy::{HOST, Proxy};
 use crate::wire::durable::health;
@@ -42,50 +42,59 @@ fn status_of(server: &Server) -> (u16, String) {
 }
 
 #[test]
-fn whoever_waits_at_a_follower_of_a_follower_is_told() {
+fn whoever_waits_at_a_copy_is_told() {
     let scratch = Scratch::new();
     let writer = Server::start(&[]);
-    let near = follow(&writer, &["--data", &scratch.file("near.db")]);
-    let far = follow(&near, &["--base-path", "/far"]);
+    let copy = follow(&writer, &["--data", &scratch.file("copy.db")]);
     let tag = writer.ask("GET", "/colors/red", "").field("etag").unwrap().to_owned();
     let fields = format!("Host: localhost\r\nIf-None-Match: {tag}\r\nPrefer: wait=300\r\n");
-    let targets = [(&near, "/colors/red", "/metrics"), (&far, "/far/colors/red", "/far/metrics")];
-    let mut clients = targets.map(|(server, target, metrics)| {
-        let mut client = server.connect();
-        client.send(request("GET", target, &fields, ""));
-        let waits = |page: String| value(&page, "colors_requests_waiting");
-        let waiting = || waits(server.ask("GET", metrics, "").content);
-        wait_until("it waits, as the next follower does", || {
-            waiting() == if metrics == "/metrics" { 2.0 } else { 1.0 }
-        });
-        client
-    });
+    let mut client = copy.connect();
+    client.send(request("GET", "/colors/red", &fields, ""));
+    wait_until("it waits", || copy.metric("colors_requests_waiting") == 1.0);
     let color = r##"{"name":"red","value":"#dc143c"}"##;
     writer.ask("PUT", "/colors/red", r##"{"value":"#dc143c"}"##).expect_status(200);
-    clients.iter_mut().for_each(|client| client.response().expect(200, color));
-    // a tag of one is a tag of all
-    let tags = ["/colors", "/colors/red"].map(|target| {
-        let tag = |server: &Server, base: &str| {
-            server.ask("GET", &format!("{base}{target}"), "").field("etag").unwrap().to_owned()
-        };
-        [tag(&writer, ""), tag(&near, ""), tag(&far, "/far")]
-    });
-    assert!(tags.iter().all(|[one, near, far]| one == near && one == far), "{tags:?}");
+    client.response().expect(200, color);
+    // a tag of one is a tag of both
+    for target in ["/colors", "/colors/red"] {
+        let [one, other] = [&writer, &copy].map(|server| server.ask("GET", target, ""));
+        assert_eq!(one.field("etag"), other.field("etag"), "{target}");
+    }
     for (method, target) in
         [("PUT", "/colors"), ("POST", "/colors"), ("PUT", "/colors/red"), ("DELETE", "/colors/red")]
     {
-        let response = near.ask(method, target, "");
+        let response = copy.ask(method, target, "");
         let message = format!("this is a copy, change the list at {}", url(&writer));
         response.expect_message(405, &message);
         response.expect_field(405, "allow", Some("GET, HEAD, OPTIONS"));
     }
-    let (_, json) = health(&near);
+    let (_, json) = health(&copy);
     assert_eq!((&json["follows"], &json["colors"]), (&url(&writer).into(), &148.into()));
     assert!(json["answered"].is_string() && json["saved"].is_string(), "{json}");
-    wait_until("it is up", || near.metric("colors_followed_up") == 1.0);
-    assert!(near.metric("colors_followed_answered_timestamp_seconds") > 1e9);
+    wait_until("it is up", || copy.metric("colors_followed_up") == 1.0);
+    assert!(copy.metric("colors_followed_answered_timestamp_seconds") > 1e9);
     // a request that is held does not hold up a stop
-    far.stop();
+    copy.stop();
+}
+
+#[test]
+fn a_copy_names_the_service_that_it_follows_with_its_list() {
+    let writer = Server::start(&[]);
+    let copy = follow(&writer, &[]);
+    let link = format!("<{}/colors>; rel=\"via\"", url(&writer));
+    let list = writer.ask("GET", "/colors", "");
+    list.expect_field(200, "link", None);
+    let same = format!("If-None-Match: {}\r\n", list.field("etag").unwrap());
+    for (method, fields, status) in [
+        ("GET", "", 200),
+        ("HEAD", "", 200),
+        ("GET", &same, 304),
+        ("GET", &format!("{same}Prefer: wait=1\r\n"), 304),
+    ] {
+        let response = copy.ask_with(method, "/colors", fields, "");
+        response.expect_field(status, "link", Some(&link));
+    }
+    let refused = copy.ask_with("GET", "/colors", "If-Match: \"other\"\r\n", "");
+    refused.expect_field(412, "link", None);
 }
 
 /// Changes of all kinds, one after the other, while others read two followers: each has nothing but
@@ -95,7 +104,7 @@ fn a_follower_has_the_lists_of_its_writer_in_their_order() {
     let scratch = Scratch::new();
     let writer = Server::with_seed("[]", &[]);
     let durable = follow(&writer, &["--data", &scratch.file("copy.db")]);
-    let followers = [&durable, &follow(&durable, &[])];
+    let followers = [&durable, &follow(&writer, &[])];
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let readers = followers.map(|follower| {
@@ -283,61 +292,56 @@ fn a_start_without_a_copy_needs_an_answer() {
     assert_eq!(scratch.names(), [""; 0]);
 }
 
-/// Services that follow one another in a loop have nobody who changes the list. None takes the list
-/// of another, and each says why; one that begins to write has them follow it.
-#[test]
-fn services_that_follow_one_another_in_a_loop_keep_their_lists() {
-    thread::scope(|scope| {
-        for length in [1, 2, 3] {
-            scope.spawn(move || check_loop(length));
-        }
-    });
+/// A service on this address, with this file, that follows this URL.
+fn copy_on(address: &str, file: &str, url: &str) -> Server {
+    Server::spawn(colors(&["--listen", address, "--data", file, "--follow", url]))
 }
 
-/// Checks this many services, each with a list of its own.
-fn check_loop(length: usize) {
+#[test]
+fn who_follows_a_copy_is_told_whom_to_follow_and_keeps_its_list() {
     let scratch = Scratch::new();
-    let file = |place: usize| scratch.file(&format!("{place}.db"));
-    let seed = |place: usize| format!(r#"[{{"name":"a","value":"{place}"}}]"#);
-    let addresses: Vec<_> = (0..length)
-        .map(|place| {
-            let server = on_own_address(&seed(place), &file(place));
-            let address = server.address.to_string();
-            server.stop();
-            address
-        })
-        .collect();
-    let next = |place: usize| format!("http://{}", addresses[(place + 1) % length]);
-    let start = |place: usize| {
-        let listen = ["--listen", &addresses[place]];
-        let follow = ["--data", &file(place), "--follow", &next(place)];
-        Server::spawn(colors(&[&listen[..], &follow].concat()))
-    };
-    let mut servers: Vec<_> = (0..length).map(start).collect();
-    let reason = "services follow one another in a loop, so that none writes: start one of \
-                  them without --follow";
-    for (place, server) in servers.iter().enumerate() {
-        let fault = format!("cannot follow {} since the start: {reason}", next(place));
-        wait_until("/health says so", || status_of(server) == (503, fault.clone()));
-        server.ask("DELETE", "/colors/a", "").expect_status(405);
-    }
-    // A copy of one of them, without a list of its own.
-    wait_until("its start says so", || {
-        let (code, _, log) = run(&mut colors(&["--listen", "127.0.0.1:0", "--follow", &next(0)]));
-        assert_eq!(code, Some(1), "{log}");
-        log.contains(reason)
+    let writer = Server::start(&[]);
+    let file = scratch.file("copy.db");
+    let list = r#"[{"name":"a","value":"1"}]"#;
+    let copy = on_own_address(list, &file);
+    let (address, copy_url) = (copy.address.to_string(), url(&copy));
+    let follower = follow(&copy, &["--data", &scratch.file("follower.db")]);
+    copy.stop();
+    let copy = copy_on(&address, &file, &url(&writer));
+    wait_for_list(&copy, &writer);
+    let reason = format!("it is a copy of {:?}, follow that service", url(&writer));
+    let since = format!("cannot follow {copy_url} since 20");
+    wait_until("/health says so", || {
+        let (status, fault) = status_of(&follower);
+        status == 503 && fault.starts_with(&since) && fault.ends_with(&format!(": {reason}"))
     });
-    for (place, server) in servers.iter().enumerate() {
-        assert_eq!(server.list(), format!(r#"{{"data":{}}}"#, seed(place)));
-        let line = format!("[WARN] cannot follow {}: {reason}\n", next(place));
-        server.log_when("the log says so", |log| log.contains(&line));
-    }
-    servers.remove(0).stop();
-    let writer = Server::start(&["--listen", &addresses[0], "--data", &file(0)]);
-    for server in &servers {
-        wait_for_list(server, &writer);
-        wait_until("/health says so", || status_of(server) == (200, "ok".to_owned()));
-    }
+    assert_eq!(follower.metric("colors_followed_up"), 0.0);
+    assert_eq!(follower.list(), format!(r#"{{"data":{list}}}"#));
+    // a start without a list of its own
+    let (code, _, log) = run(&mut colors(&["--listen", "127.0.0.1:0", "--follow", &copy_url]));
+    assert_eq!(code, Some(1), "{log}");
+    assert!(log.contains(&format!("[ERROR] cannot follow {copy_url}: {reason}; ")), "{log}");
+    copy.stop();
+    let copy = Server::spawn(colors(&["--listen", &address, "--data", &file]));
+    wait_for_list(&follower, &copy);
+    wait_until("/health says so", || status_of(&follower) == (200, "ok".to_owned()));
+    let log = follower.stop();
+    let line = format!("[WARN] cannot follow {copy_url}: {reason}\n");
+    assert_eq!(log.matches(&line).count(), 1, "{log}");
+}
+
+/// All answers that it gets are 304.
+#[test]
+fn a_service_that_follows_itself_says_so() {
+    let scratch = Scratch::new();
+    let file = scratch.file("colors.db");
+    let server = on_own_address("[]", &file);
+    let (address, url) = (server.address.to_string(), url(&server));
+    server.stop();
+    let server = copy_on(&address, &file, &url);
+    let reason = format!("it is a copy of {url:?}, follow that service");
+    let fault = format!("cannot follow {url} since the start: {reason}");
+    wait_until("/health says so", || status_of(&server) == (503, fault.clone()));
 }
 
 #[test]
