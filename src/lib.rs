@@ -23,9 +23,12 @@
 //!   - `connection/sending`: responses, and what follows them
 //!   - `connection/pending`: answers that come later
 //!   - `output`: what a connection has to send
-//!   - `access_log`: what the log says about a response
+//!   - `response`: a response as the server sends it
+//!   - `policy`: what the service decides for the server, and is told
 //! - `service`: the contract, a request in and a response out
 //!   - `service`: what requests are answered from, what their answers are, and the server's state
+//!   - `policy`: the service as the policy of the server, which counts and logs responses
+//!   - `access_log`: what the log says about a response
 //!   - `admission`: what the head of a request decides
 //!   - `respond`: the operations, and their responses
 //!   - `monitoring`: `/health`, and `/metrics` in the text that Prometheus reads
@@ -261,7 +264,8 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     }
     let followed = follower.as_ref().map(|follower| Arc::clone(&follower.followed));
     let service = Service::new(Arc::clone(options), store.clone(), tokens, followed, state);
-    let shared = Arc::new(Shared::new(service, buffers_max));
+    let limits = service::limits(options, connections_max, buffers_max);
+    let shared = Arc::new(Shared::new(service, limits));
     let mut accept_loop =
         AcceptLoop::new(shared, handles, listeners, &pool).map_err(Failure::System)?;
     // The start is logged now that it cannot fail any more: a failed one logs its error alone.

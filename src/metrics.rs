@@ -9,36 +9,16 @@ use std::time::{Duration, SystemTime};
 use tiny_http::Method;
 
 use crate::http::METHODS;
+use crate::server::Closing;
 
-/// Why the service has closed a connection. Connections that their clients close, or that end with
-/// their last response, are not counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Closing {
-    /// Its next request did not begin within the keep-alive time, or its first one in time.
-    Idle,
-    /// A request did not arrive as a whole in time.
-    Request,
-    /// The client did not read a response in time.
-    Unread,
-    /// It was still being sent an old list or color when these took too much memory.
-    OldList,
-    /// The limit of connections or that of memory was reached, or epoll did not take the socket.
-    NoRoom,
-}
-
-impl Closing {
-    pub(crate) const ALL: [Self; Self::NoRoom as usize + 1] =
-        [Self::Idle, Self::Request, Self::Unread, Self::OldList, Self::NoRoom];
-
-    /// The value of the label `reason`.
-    pub(crate) fn label(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Request => "request",
-            Self::Unread => "unread",
-            Self::OldList => "old_list",
-            Self::NoRoom => "no_room",
-        }
+/// The value of the label `reason`.
+pub(crate) fn label(reason: Closing) -> &'static str {
+    match reason {
+        Closing::Idle => "idle",
+        Closing::Request => "request",
+        Closing::Unread => "unread",
+        Closing::OldContent => "old_list",
+        Closing::NoRoom => "no_room",
     }
 }
 

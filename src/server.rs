@@ -95,13 +95,14 @@
 //! look every 20 ms then, too.
 
 mod accept;
-mod access_log;
 mod connection;
 mod inbox;
 mod limits;
 mod listen;
 mod loop_context;
 mod output;
+mod policy;
+mod response;
 #[cfg(fuzzing)]
 #[path = "../fuzz/seam/stepped.rs"]
 pub(crate) mod stepped;
@@ -116,9 +117,11 @@ pub(crate) use accept::AcceptLoop;
 use inbox::Inbox;
 use limits::spare_connections;
 pub(crate) use limits::{
-    buffers_max, connections_max, control_group_limit, raise_descriptor_limit,
+    Limits, buffers_max, connections_max, control_group_limit, raise_descriptor_limit,
 };
 pub(crate) use listen::{Listener, check_endpoint, inherited, listen};
+pub(crate) use policy::{Arrival, Closing, Policy};
+pub(crate) use response::{ServerContent, ServerResponse, SharedContent, push};
 use watches::Watches;
 
 use crate::service::{ServerState, Service};
@@ -126,12 +129,13 @@ use crate::store::ChangeListener;
 
 /// What the accept loop and all workers share.
 pub(crate) struct Shared {
-    service: Service,
-    /// Most bytes of requests and responses in the buffers of all connections together.
-    buffers_max: usize,
-    /// Bytes counted against [`Shared::buffers_max`].
+    service: Arc<Service>,
+    /// The same.
+    policy: Arc<dyn Policy>,
+    limits: Limits,
+    /// Bytes counted against [`Limits::buffers_max`].
     memory: AtomicUsize,
-    /// Bytes of the representations of which clients have a part, each counted once.
+    /// Bytes of the shared contents of which clients have a part, each counted once.
     read_bytes: AtomicUsize,
     /// Held by the worker that closes connections to make room, so that no two close one each for
     /// the same client.
@@ -139,21 +143,27 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(service: Service, buffers_max: usize) -> Self {
-        let memory = AtomicUsize::new(0);
-        let read_bytes = AtomicUsize::new(0);
-        Self { service, buffers_max, memory, read_bytes, making_room: Mutex::default() }
+    pub(crate) fn new(service: Service, limits: Limits) -> Self {
+        let service = Arc::new(service);
+        Self {
+            policy: Arc::clone(&service) as Arc<dyn Policy>,
+            service,
+            limits,
+            memory: AtomicUsize::new(0),
+            read_bytes: AtomicUsize::new(0),
+            making_room: Mutex::default(),
+        }
     }
 
     /// How many connections there are above the limit: clients who wait until as many others are
     /// closed.
     fn excess(&self) -> usize {
-        self.service.state.connections().saturating_sub(self.service.state.connections_max)
+        self.service.state.connections().saturating_sub(self.limits.connections_max)
     }
 
     /// Whether no further connection is accepted.
     fn accepts_none(&self) -> bool {
-        self.excess() >= spare_connections(self.service.state.connections_max)
+        self.excess() >= spare_connections(self.limits.connections_max)
     }
 
     /// The worker for the next connection: the one that has the fewest.

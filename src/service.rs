@@ -1,11 +1,13 @@
 //! The HTTP contract: requests in, answers out. No sockets.
 
+mod access_log;
 mod admission;
 mod matcher;
 mod monitoring;
 mod openapi;
 mod origin;
 mod page;
+mod policy;
 mod respond;
 mod token;
 
@@ -13,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
+pub(crate) use policy::limits;
 pub(crate) use token::{LoadedTokens, Tokens, only_token};
 
 use crate::follow_status::FollowStatus;

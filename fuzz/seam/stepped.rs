@@ -16,7 +16,7 @@ use super::limits::Quota;
 use super::loop_context::LoopContext;
 use super::{Shared, WorkerHandle};
 use crate::options::{AccessLog, BasePath, Options};
-use crate::service::{ServerState, Service, Tokens};
+use crate::service::{ServerState, Service, Tokens, limits};
 use crate::store::{Store, json};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -77,10 +77,9 @@ impl SteppedConnection {
         let store = Store::in_memory(colors, Box::new(|_| ()));
         let state = ServerState::new(1, 10);
         let worker = WorkerHandle::all(&state).expect("the system has an eventfd").remove(0);
-        let shared = Arc::new(Shared::new(
-            Service::new(options.into(), store, tokens, None, state),
-            MEMORY_MAX,
-        ));
+        let limits = limits(&options, 10, MEMORY_MAX);
+        let shared =
+            Arc::new(Shared::new(Service::new(options.into(), store, tokens, None, state), limits));
         let quota = Quota::new(Arc::clone(&shared), 0);
         let checks_host = access == Access::Strict;
         let accepted = NewConnection { socket: socket.into(), peer: None, checks_host, quota };

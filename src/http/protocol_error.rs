@@ -90,10 +90,9 @@ impl fmt::Display for ProtocolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(_, message) => f.write_str(message),
-            Self::ContentTooLarge(limit) => write!(
-                f,
-                "the content is longer than the limit of {limit} bytes; --max-body sets it"
-            ),
+            Self::ContentTooLarge(limit) => {
+                write!(f, "the content is longer than the limit of {limit} bytes")
+            }
         }
     }
 }

@@ -107,6 +107,11 @@ impl Request {
         self.fields.as_deref().unwrap_or(&NO_FIELDS)
     }
 
+    /// Whether the response has no content (RFC 9110 §9.3.2).
+    pub(crate) fn is_head(&self) -> bool {
+        self.method == Method::Head
+    }
+
     pub(crate) fn is_safe(&self) -> bool {
         is_safe(&self.method)
     }

@@ -1,6 +1,7 @@
 //! A response as a value, and its head as bytes. Knows no sockets.
 
 use std::borrow::Cow;
+use std::mem::take;
 use std::sync::Arc;
 
 use serde_json::json;
@@ -8,6 +9,7 @@ use tiny_http::StatusCode;
 
 use crate::conditions::Tag;
 use crate::representation::Representation;
+use crate::server::{ServerContent, ServerResponse, push};
 
 /// The value of Content-Type (RFC 9110 §8.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +54,15 @@ impl Content {
         }
     }
 
+    fn into_sent(self) -> ServerContent {
+        match self {
+            Self::None => ServerContent::None,
+            Self::Own(bytes) => ServerContent::Own(bytes),
+            Self::Shared(representation) => ServerContent::Shared(representation.content()),
+            Self::Short(bytes) => ServerContent::Short(bytes),
+        }
+    }
+
     pub(crate) fn tag(&self) -> Tag {
         match self {
             Self::Shared(representation) => representation.tag(),
@@ -81,14 +92,9 @@ pub(crate) struct Response {
     pub(crate) log_detail: Cow<'static, str>,
 }
 
-/// What decides the fields that do not depend on the answer, but on the request, the connection and
-/// the options.
+/// What decides the fields that do not depend on the answer, but on the request and the options.
 #[derive(Default)]
 pub(crate) struct CommonFields<'a> {
-    /// An IMF-fixdate (RFC 9110 §5.6.7).
-    pub(crate) date: &'a str,
-    /// How many seconds the connection may be idle after the response. `None` if it closes.
-    pub(crate) keep_alive: Option<u64>,
     /// The Origin of the request, if it is allowed, for the CORS fields (Fetch standard).
     pub(crate) allowed_origin: Option<&'a str>,
     /// The response depends on the Origin of the request.
@@ -146,27 +152,25 @@ impl Response {
         Self { status: StatusCode(304), content: Content::None, ..self }
     }
 
-    /// Appends status line, fields and the empty line.
-    pub(crate) fn write_head(&self, out: &mut Vec<u8>, common: &CommonFields<'_>) {
+    /// What the server sends: takes the content out.
+    pub(crate) fn take_sent(&mut self, common: &CommonFields<'_>) -> ServerResponse {
+        let content = take(&mut self.content).into_sent();
+        let has_content = !matches!(self.status, StatusCode(204 | 304));
+        let mut sent = ServerResponse::new(self.status, content);
+        self.write_lines(sent.lines_mut(), has_content, common);
+        sent
+    }
+
+    /// Appends the fields, each after the CR LF that ends the line before.
+    fn write_lines(&self, out: &mut Vec<u8>, has_content: bool, common: &CommonFields<'_>) {
         let cache_control = match (self.challenge, common.is_private) {
             (Some(_), _) => "\r\nCache-Control: no-store",
             (None, true) => "\r\nCache-Control: private, no-cache",
             (None, false) => "\r\nCache-Control: no-cache",
         };
-        let mut digits = itoa::Buffer::new();
-        let code = digits.format(self.status.0);
-        let reason = match self.status {
-            // RFC 9110 §15.5.14; tiny_http has the phrase of RFC 7231.
-            StatusCode(413) => "Content Too Large",
-            status => status.default_reason_phrase(),
-        };
-        push(out, ["HTTP/1.1 ", code, " ", reason, "\r\nDate: ", common.date]);
         push(out, [cache_control, PROTECTION_FIELDS]);
-        // RFC 9110 §8.6 and §15.4.5: no Content-Length on 204, and none needed on 304.
-        if !matches!(self.status, StatusCode(204 | 304)) {
-            let mut digits = itoa::Buffer::new();
-            let length = digits.format(self.content.bytes().len());
-            push(out, [self.media_type.line(), "\r\nContent-Length: ", length]);
+        if has_content {
+            push(out, [self.media_type.line()]);
         }
         if let Some(tag) = self.tag {
             push(out, ["\r\nETag: \""]);
@@ -193,20 +197,9 @@ impl Response {
         for (name, value) in &self.fields {
             push(out, ["\r\n", name, ": ", value]);
         }
-        match common.keep_alive {
-            // Keep-Alive is from RFC 2068 §19.7.1.1. Connection MUST list it (RFC 9110 §7.6.1).
-            // That also tells HTTP/1.0 clients that the connection stays open (RFC 9112 §9.3).
-            Some(seconds) => {
-                let mut digits = itoa::Buffer::new();
-                let seconds = digits.format(seconds);
-                push(out, ["\r\nConnection: keep-alive\r\nKeep-Alive: timeout=", seconds]);
-            }
-            None => push(out, ["\r\nConnection: close"]),
-        }
         if let Some(origin) = common.allowed_origin {
             push(out, ["\r\nAccess-Control-Allow-Origin: ", origin, EXPOSED_FIELDS]);
         }
-        push(out, ["\r\n\r\n"]);
     }
 }
 
@@ -231,14 +224,6 @@ impl Challenge {
     }
 }
 
-/// Inlined, so that a literal is copied without a call.
-#[inline(always)]
-fn push<const COUNT: usize>(out: &mut Vec<u8>, parts: [&str; COUNT]) {
-    for part in parts {
-        out.extend_from_slice(part.as_bytes());
-    }
-}
-
 #[cfg(test)]
 impl Response {
     /// One of [`Response::fields`].
@@ -252,40 +237,29 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn written(response: &Response, keep_alive: Option<u64>, expected: &str) {
-        let mut out = Vec::new();
-        let date = "Sat, 21 Nov 2026 01:02:03 GMT";
-        response
-            .write_head(&mut out, &CommonFields { date, keep_alive, ..CommonFields::default() });
-        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    fn check(response: &Response, expected: &str) {
+        let mut lines = Vec::new();
+        let has_content = !matches!(response.content, Content::None);
+        response.write_lines(&mut lines, has_content, &CommonFields::default());
+        assert_eq!(String::from_utf8(lines).unwrap(), expected);
     }
 
     #[test]
     fn a_response_carries_the_common_fields() {
-        written(
+        check(
             &Response::new(StatusCode(404), Content::Own(b"{\"error\":true}\n".to_vec())),
-            Some(75),
-            "HTTP/1.1 404 Not Found\r\nDate: Sat, 21 Nov 2026 01:02:03 GMT\r\n\
-             Cache-Control: no-cache\r\nX-Content-Type-Options: nosniff\r\n\
+            "\r\nCache-Control: no-cache\r\nX-Content-Type-Options: nosniff\r\n\
              Cross-Origin-Resource-Policy: same-origin\r\nX-Frame-Options: DENY\r\n\
-             Content-Type: application/json\r\nContent-Length: 15\r\n\
-             Connection: keep-alive\r\nKeep-Alive: timeout=75\r\n\r\n",
+             Content-Type: application/json",
         );
-    }
-
-    #[test]
-    fn a_response_without_content_announces_none() {
-        let response = Response {
-            fields: vec![("Allow", "GET".into())],
-            ..Response::new(StatusCode(204), Content::None)
-        };
-        written(
-            &response,
-            None,
-            "HTTP/1.1 204 No Content\r\nDate: Sat, 21 Nov 2026 01:02:03 GMT\r\n\
-             Cache-Control: no-cache\r\nX-Content-Type-Options: nosniff\r\n\
+        check(
+            &Response {
+                fields: vec![("Allow", "GET".into())],
+                ..Response::new(StatusCode(204), Content::None)
+            },
+            "\r\nCache-Control: no-cache\r\nX-Content-Type-Options: nosniff\r\n\
              Cross-Origin-Resource-Policy: same-origin\r\nX-Frame-Options: DENY\r\n\
-             Allow: GET\r\nConnection: close\r\n\r\n",
+             Allow: GET",
         );
     }
 

@@ -17,7 +17,6 @@ use super::limits::Quota;
 use super::listen::Listener;
 use super::worker::Worker;
 use super::{Shared, WorkerHandle};
-use crate::logging;
 use crate::pool;
 use crate::service::Phase;
 use crate::service_manager::{self, Watchdog};
@@ -152,7 +151,13 @@ impl AcceptLoop {
                     ErrorKind::WouldBlock => return,
                     // The client closed the connection before it was accepted.
                     ErrorKind::ConnectionAborted | ErrorKind::Interrupted => {}
-                    _ => return pause(&error),
+                    _ => {
+                        self.shared.policy.trouble(format_args!(
+                            "cannot accept connections for the moment: {error}"
+                        ));
+                        // Most likely for lack of a descriptor or memory.
+                        return sleep(RETRY_TIME);
+                    }
                 },
             }
         }
@@ -185,12 +190,6 @@ impl AcceptLoop {
             );
         }
     }
-}
-
-/// Waits after accept(2) has failed, most likely for lack of a descriptor or memory.
-fn pause(error: &io::Error) {
-    logging::CONNECTIONS.log(format_args!("cannot accept connections for the moment: {error}"));
-    sleep(RETRY_TIME);
 }
 
 /// Whether a connection waits in the kernel's queue.

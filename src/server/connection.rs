@@ -18,15 +18,13 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll::EventFlags;
 
 use self::pending::Pending;
-use self::sending::{overloaded, timed_out};
-use super::access_log;
+use self::sending::{OVERLOADED, TIMED_OUT};
 use super::inbox::NewConnection;
-use super::limits::{Quota, Reading, counted_bytes};
+use super::limits::{Limits, Quota, Reading};
 use super::loop_context::LoopContext;
 use super::output::Output;
+use super::policy::{Arrival, Closing};
 use crate::http::{Parser, ProtocolError};
-use crate::metrics::Closing;
-use crate::options::Options;
 use crate::service::{Decision, Phase};
 
 /// Bytes received at a time, unless more bytes of a content are missing. A request of curl has 84.
@@ -172,13 +170,15 @@ impl Connection {
             (State::Receiving { since }, Event::Socket) => self.receive_requests(since, context),
             (State::Receiving { since }, Event::Turn) => self.answer_requests(since, context),
             (State::Receiving { .. }, Event::Overdue) if !self.parser.is_idle() => {
-                context.counters().closed(Closing::Request).inc();
-                self.refuse(None, timed_out(), context)
+                self.note(Closing::Request, context);
+                let (status, message) = TIMED_OUT;
+                self.refuse_with(None, status, message, context)
             }
             (State::Receiving { .. }, Event::Overdue) => Ok(self.close(Closing::Idle, context)),
             (State::Receiving { .. }, Event::Evicted) => {
                 if !self.parser.is_idle() {
-                    self.refuse(None, overloaded(), context)?;
+                    let (status, message) = OVERLOADED;
+                    self.refuse_with(None, status, message, context)?;
                 }
                 Ok(self.close(Closing::NoRoom, context))
             }
@@ -215,10 +215,10 @@ impl Connection {
                 self.continue_sending(then, since, None, context)
             }
             (State::Sending { .. }, Event::Overdue) if self.is_reading_overdue(context.now) => {
-                Ok(self.close(Closing::OldList, context))
+                Ok(self.close(Closing::OldContent, context))
             }
             (State::Sending { then, since }, Event::Overdue) => {
-                let time = context.shared.service.options.request_timeout;
+                let time = context.shared.limits.request_timeout;
                 let overdue = (since + time <= context.now).then_some(Closing::Unread);
                 self.continue_sending(then, since, overdue, context)
             }
@@ -267,7 +267,7 @@ impl Connection {
             quota: _,
         } = self;
         let request = match state {
-            State::AwaitingAnswer(pending) => counted_bytes(&pending.request),
+            State::AwaitingAnswer(pending) => pending.counted_bytes,
             // The request is short: `Request::is_short`.
             State::Watching(_) => 0,
             State::Receiving { .. } | State::Sending { .. } => 0,
@@ -283,16 +283,16 @@ impl Connection {
 
     /// When the connection is overdue; `None` while it awaits an answer, and once it is
     /// closed.
-    pub(super) fn deadline(&self, phase: Phase, options: &Options) -> Option<Instant> {
+    pub(super) fn deadline(&self, phase: Phase, limits: &Limits) -> Option<Instant> {
         let is_stopping = phase == Phase::Stopping;
         let deadline = match &self.state {
             State::AwaitingAnswer(_) | State::Closed => return None,
             State::Receiving { since } => {
                 let is_idle = self.parser.is_idle();
                 let time = if is_idle && !self.had_no_request {
-                    options.keep_alive + KEEP_ALIVE_GRACE
+                    limits.keep_alive + KEEP_ALIVE_GRACE
                 } else {
-                    options.request_timeout
+                    limits.request_timeout
                 };
                 let time = if is_idle && is_stopping { time.min(STOPPING_IDLE) } else { time };
                 *since + time
@@ -301,12 +301,12 @@ impl Connection {
             State::Watching(pending) => pending.wait_end(),
             State::Sending { since, .. } => {
                 let reading = self.output.reading().and_then(Reading::deadline);
-                let progress = *since + options.request_timeout;
+                let progress = *since + limits.request_timeout;
                 reading.map_or(progress, |reading| reading.min(progress))
             }
             State::Lingering { since, .. } if is_stopping => *since + LINGER_TIME,
             State::Lingering { since, received, .. } => {
-                (*since + options.request_timeout).min(*received + LINGER_TIME)
+                (*since + limits.request_timeout).min(*received + LINGER_TIME)
             }
         };
         Some(deadline)
@@ -336,13 +336,25 @@ impl Connection {
         if self.output.reading().is_some() {
             return Some(context.now + READING_CHECK_INTERVAL);
         }
-        self.deadline(context.phase, &context.shared.service.options)
+        self.deadline(context.phase, &context.shared.limits)
     }
 
-    /// Closes the connection; counts and logs the reason.
+    fn arrival(&self, context: &LoopContext<'_>) -> Arrival {
+        Arrival {
+            worker: context.worker.number,
+            peer: self.peer,
+            checks_host: self.checks_host,
+            received_at: self.received_at,
+        }
+    }
+
+    /// Tells that the connection is closed, or about to be, and why.
+    pub(super) fn note(&self, reason: Closing, context: &LoopContext<'_>) {
+        context.shared.policy.closed(self.arrival(context), reason);
+    }
+
     fn close(&self, reason: Closing, context: &LoopContext<'_>) -> Transition {
-        context.counters().closed(reason).inc();
-        log::debug!("closed {}: {}", access_log::client(self.peer, None), reason.label());
+        self.note(reason, context);
         Transition::close()
     }
 
@@ -377,15 +389,17 @@ impl Connection {
             if !self.output.has_room() || self.parser.is_idle() {
                 break;
             }
-            let content_max = context.shared.service.options.max_body;
-            let checks_host = self.checks_host;
+            let content_max = context.shared.limits.content_max;
             let request = match self.parser.next_request(content_max) {
                 Ok(Some(request)) => request,
                 not_whole => {
                     // A refusal by the head comes first, however much of the content has arrived.
-                    let admit = |head| context.shared.service.admit(head, checks_host).err();
-                    if let Some(refusal) = self.parser.new_head().and_then(admit) {
-                        return self.refuse(None, refusal, context);
+                    let arrival = self.arrival(context);
+                    if let Some(request) = self.parser.new_head()
+                        && let Err(refusal) = context.shared.policy.admit(request, arrival)
+                    {
+                        let is_head = request.is_head();
+                        return self.refuse(is_head, refusal, context);
                     }
                     if let Err(error) = not_whole {
                         return self.refuse_malformed(error, context);
@@ -402,19 +416,20 @@ impl Connection {
             self.had_no_request = false;
             // The next request has a time of its own.
             since = context.now;
-            if self.quota.would_exceed(counted_bytes(&request) + self.output.memory()) {
+            let counted_bytes = context.shared.limits.counted_bytes(&request);
+            if self.quota.would_exceed(counted_bytes + self.output.memory()) {
                 // As for a request that comes in parts, the head decides first.
-                return match context.shared.service.admit(&request, checks_host) {
-                    Err(refusal) => self.refuse(Some(&request), refusal, context),
-                    Ok(_) => self.refuse_for_memory(Some(&request), context),
+                return match context.shared.policy.admit(&request, self.arrival(context)) {
+                    Err(refusal) => self.refuse(request.is_head(), refusal, context),
+                    Ok(()) => self.refuse_for_memory(Some(&request), context),
                 };
             }
-            match context.decide(&request, checks_host) {
+            match context.decide(&request, self.checks_host) {
                 // The head refuses the request. The client sees the same as above, where its
                 // content has not arrived.
                 Decision::Refuse(refusal) if request.has_content => {
                     context.answered += 1;
-                    return self.refuse(Some(&request), refusal, context);
+                    return self.refuse_whole(&request, refusal, context);
                 }
                 Decision::Respond(response) | Decision::Refuse(response) => {
                     context.answered += 1;
@@ -424,7 +439,8 @@ impl Connection {
                     }
                 }
                 decision => {
-                    return self.carry_out(Pending::new(request, context.now), decision, context);
+                    let pending = Pending::new(request, context.now, counted_bytes);
+                    return self.carry_out(pending, decision, context);
                 }
             }
         }

@@ -3,13 +3,15 @@
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use threadpool::ThreadPool;
 
 use super::*;
+use crate::options::Options;
 use crate::server::inbox::Mail;
 use crate::server::{Shared, WorkerHandle, change_listener};
-use crate::service::{ServerState, Service};
+use crate::service::{ServerState, Service, limits};
 use crate::store::{Action, Change, Color, ColorList, Store};
 
 /// A connection and the other end of its socket.
@@ -31,12 +33,13 @@ impl Pair {
     fn new(value: &str) -> Self {
         let colors = ColorList::from_iter([Color::new("red", value)]);
         let options = Options { max_body: 1_000, ..Options::default() };
+        let limits = limits(&options, 10, 10_000);
         let state = ServerState::new(1, 10);
         let workers = WorkerHandle::all(&state).unwrap();
         let store = Store::in_memory(colors, change_listener(&workers));
         let worker = workers[0].clone();
         let shared =
-            Arc::new(Shared::new(Service::new(options.into(), store, None, None, state), 10_000));
+            Arc::new(Shared::new(Service::new(options.into(), store, None, None, state), limits));
         let (client, socket) = UnixStream::pair().unwrap();
         let start = Instant::now();
         let quota = Quota::new(Arc::clone(&shared), 0);
@@ -94,7 +97,7 @@ impl Pair {
 
     /// After how many seconds since the start the connection is overdue.
     fn deadline(&self, phase: Phase) -> Option<u64> {
-        let deadline = self.connection.deadline(phase, &self.shared.service.options)?;
+        let deadline = self.connection.deadline(phase, &self.shared.limits)?;
         Some((deadline - self.start).as_secs())
     }
 
@@ -290,7 +293,7 @@ fn a_change_before_the_wait_is_not_missed() {
     assert!(matches!(next, Decision::WaitForChange { .. }), "the tag is current");
     pair.change_red("2");
     let begin = |connection: &mut Connection, context: &mut LoopContext<'_>| {
-        let begun = connection.carry_out(Pending::new(request, context.now), next, context);
+        let begun = connection.carry_out(Pending::new(request, context.now, 0), next, context);
         let Transition(state, next) = begun.unwrap();
         connection.state = state;
         next
@@ -414,16 +417,17 @@ fn a_client_that_does_not_read_is_closed_when_its_responses_take_too_much() {
 #[test]
 fn a_client_that_reads_what_is_old_is_closed_when_memory_is_short() {
     let sending = || in_each_state().into_iter().find(|(name, _)| *name == "sending").unwrap().1;
-    for (value, deadline, next) in [
-        ("2".to_owned(), 10, Next::Close),
-        // one old version of a long list may be read to its end
-        ("y".repeat(4_000_000), 40, Next::Epoll(EventFlags::OUT)),
+    for (others_bytes, deadline, next) in [
+        (20_000_000, 10, Next::Close),
+        // two versions of a long content may be read to their end
+        (4_000_000, 40, Next::Epoll(EventFlags::OUT)),
     ] {
         let mut pair = sending();
-        pair.change_red(&value);
+        pair.change_red("2");
+        pair.shared.read_bytes.fetch_add(others_bytes, Relaxed);
         assert_eq!(pair.deadline(Phase::Serving), Some(deadline));
         assert_eq!(pair.handle_event(Event::Overdue), next);
-        let closed = pair.shared.service.metrics.workers[0].closed(Closing::OldList).get();
+        let closed = pair.shared.service.metrics.workers[0].closed(Closing::OldContent).get();
         assert_eq!(closed, u64::from(next == Next::Close));
     }
 }

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::Shared;
+use super::response::SharedContent;
 use crate::http::Request;
-use crate::representation::Representation;
 
 /// Greatest value of [`buffers_max`]: 512 requests of 64 KiB that are arriving. A whole request
-/// with content counts for more: [`counted_bytes`].
+/// with content may count for more: [`Limits::content_factor`].
 const BUFFERS_MAX: usize = 32 * 1024 * 1024;
 
 /// Least value of [`buffers_max`], for a small limit of the control group: 32 requests of 64 KiB
@@ -25,10 +25,6 @@ const BUFFERS_MIN: usize = 2 * 1024 * 1024;
 /// A connection whose buffers have no more bytes than this counts as having none, so that small
 /// requests are served however much memory the other connections take.
 const UNCOUNTED_BYTES: usize = 4096;
-
-/// Memory of a content that becomes a list, as a multiple of its length: the content itself, the
-/// colors (the shortest takes 97 bytes, and its JSON 23), what sorts their names, and the envelope.
-const LIST_FACTOR: usize = 8;
 
 /// Upper bound of the connection limit: several times what a small host serves.
 const CONNECTIONS_MAX: usize = 8192;
@@ -110,13 +106,37 @@ fn lowest_limit(root: &Path, groups: &str) -> Option<usize> {
     files.filter_map(|limit| limit.trim_ascii().parse().ok()).min()
 }
 
-/// Bytes that a whole request counts for. Its content counts [`LIST_FACTOR`] times: it may become a
-/// list.
-pub(super) fn counted_bytes(request: &Request) -> usize {
-    request.head_bytes + LIST_FACTOR * request.content.capacity()
+/// What clients may use.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    /// Above it, each response closes its connection, and connections that have stalled are closed.
+    pub(crate) connections_max: usize,
+    /// Most bytes of requests and responses in the buffers of all connections together.
+    pub(crate) buffers_max: usize,
+    /// How long a request may take to arrive, and how long a client may read nothing.
+    pub(crate) request_timeout: Duration,
+    /// How long a connection may be idle. Clients are told of whole seconds, at least one.
+    pub(crate) keep_alive: Duration,
+    /// The longest content in bytes.
+    pub(crate) content_max: usize,
+    /// For how many bytes of memory each byte of a whole content counts, until its request is
+    /// answered: what the application makes of it.
+    pub(crate) content_factor: usize,
 }
 
-/// One connection's part of the connection limit and of [`Shared::buffers_max`], until it is
+impl Limits {
+    /// For Keep-Alive, which has whole seconds. Some clients take 0 for no limit.
+    pub(super) fn keep_alive_seconds(&self) -> u64 {
+        self.keep_alive.as_secs().max(1)
+    }
+
+    /// Bytes that a whole request counts for.
+    pub(super) fn counted_bytes(&self, request: &Request) -> usize {
+        request.head_bytes + self.content_factor * request.content.capacity()
+    }
+}
+
+/// One connection's part of the connection limit and of [`Limits::buffers_max`], until it is
 /// dropped.
 pub(super) struct Quota {
     shared: Arc<Shared>,
@@ -142,12 +162,12 @@ impl Quota {
         }
     }
 
-    /// Whether [`Shared::buffers_max`] forbids the connection this many bytes. The connection may
+    /// Whether [`Limits::buffers_max`] forbids the connection this many bytes. The connection may
     /// exceed it while the others use up to half: otherwise a longer content could never be sent.
     /// Up to [`UNCOUNTED_BYTES`] are always allowed.
     pub(super) fn would_exceed(&self, bytes: usize) -> bool {
         let others = self.shared.memory.load(Relaxed).saturating_sub(self.memory);
-        let max = self.shared.buffers_max;
+        let max = self.shared.limits.buffers_max;
         bytes > UNCOUNTED_BYTES && others > max / 2 && others + bytes > max
     }
 }
@@ -159,63 +179,63 @@ impl Drop for Quota {
     }
 }
 
-/// How many references to its representation a client has that reads it: the content of its output,
-/// and the [`Reading`].
+/// How many references to a content a client has that reads it: that of its output, and that of the
+/// [`Reading`].
 const REFERENCES: usize = 2;
 
-/// There is one while a client has a part of a representation, and not all of it. Until then the
-/// representation stays in memory, also when it is not in the list any more.
+/// There is one while a client has a part of a shared content, and not all of it. Until then the
+/// content stays in memory, also when nothing else refers to it any more: then it is old.
 pub(super) struct Reading {
     shared: Arc<Shared>,
-    representation: Arc<Representation>,
+    content: SharedContent,
     begun: Instant,
 }
 
 impl Reading {
-    pub(super) fn new(
-        shared: &Arc<Shared>,
-        representation: &Arc<Representation>,
-        begun: Instant,
-    ) -> Self {
-        if representation.add_reader() {
-            shared.read_bytes.fetch_add(representation.bytes().len(), Relaxed);
+    pub(super) fn new(shared: &Arc<Shared>, content: &SharedContent, begun: Instant) -> Self {
+        if content.add_reader() {
+            shared.read_bytes.fetch_add(content.bytes().len(), Relaxed);
         }
-        Self { shared: Arc::clone(shared), representation: Arc::clone(representation), begun }
+        Self { shared: Arc::clone(shared), content: content.clone(), begun }
     }
 
-    /// When the client has to have all of it. `None` while it is in the list, or while there is
+    /// When the client has to have all of it. `None` while others refer to it, or while there is
     /// memory enough.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        if !self.representation.is_old(REFERENCES) {
+        if !self.content.is_old(REFERENCES) {
             return None;
         }
-        Some(self.begun + self.shared.reading_time()?)
+        Some(self.begun + self.shared.reading_time(self.content.bytes().len())?)
     }
 }
 
 impl Drop for Reading {
     fn drop(&mut self) {
-        if self.representation.remove_reader() {
-            self.shared.read_bytes.fetch_sub(self.representation.bytes().len(), Relaxed);
+        if self.content.remove_reader() {
+            self.shared.read_bytes.fetch_sub(self.content.bytes().len(), Relaxed);
         }
     }
 }
 
 impl Shared {
-    /// How long a client may take to read a representation that is not in the list any more. `None`
-    /// while all that clients read takes no more than [`Shared::buffers_max`], or than twice the
-    /// length of the list if that is longer: so two versions of it may always be read to their end.
-    /// From there on the time falls, from the request timeout to nothing at twice as much, and the
-    /// client that has taken longest is closed first.
-    pub(super) fn reading_time(&self) -> Option<Duration> {
+    /// Whether all that clients read takes more than [`Limits::buffers_max`].
+    pub(super) fn is_reading_much(&self) -> bool {
+        self.read_bytes.load(Relaxed) > self.limits.buffers_max
+    }
+
+    /// How long a client may take to read an old content of this length. `None` while all that
+    /// clients read takes no more than [`Limits::buffers_max`], or than twice this length if that
+    /// is longer: so two versions of a long content may always be read to their end. From there on
+    /// the time falls, from the request timeout to nothing at twice as much, and the client that
+    /// has taken longest is closed first.
+    fn reading_time(&self, length: usize) -> Option<Duration> {
         let bytes = self.read_bytes.load(Relaxed);
-        if bytes <= self.buffers_max {
+        let enough = self.limits.buffers_max.max(2 * length);
+        if bytes <= enough {
             return None;
         }
-        let (_, list_bytes) = self.service.store.list.size();
-        let enough = self.buffers_max.max(2 * list_bytes);
         let left = (2 * enough).saturating_sub(bytes) as f64 / enough as f64;
-        (bytes > enough).then(|| self.service.options.request_timeout.mul_f64(left))
+        Some(self.limits.request_timeout.mul_f64(left))
     }
 }
 

@@ -2,7 +2,6 @@
 //! client.
 
 use std::io::{self, IoSlice};
-use std::mem::take;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,7 +11,7 @@ use rustix::net::{SendAncillaryBuffer, SendFlags};
 
 use super::Shared;
 use super::limits::Reading;
-use crate::http::{CommonFields, Content, Response};
+use super::response::{ServerContent, ServerResponse};
 
 /// Longest content in bytes that is copied into the buffer; a longer one is sent from its place in
 /// memory.
@@ -43,7 +42,7 @@ pub(super) struct Output {
     /// Heads and short contents.
     buffer: Vec<u8>,
     /// The long content of the last response.
-    content: Content,
+    content: ServerContent,
     /// How many bytes of `buffer` and `content` together are sent.
     sent: usize,
     /// For shared content, once a part of the output is sent.
@@ -61,27 +60,30 @@ pub(super) enum Sent {
 }
 
 impl Output {
-    /// Appends a response, and takes the content out of it. Returns the length of head and content
-    /// in bytes. `is_head`: it answers a HEAD request.
+    /// Appends a response. `is_head`: it answers a HEAD request. `date` and `keep_alive`: see
+    /// [`ServerResponse::write_head`].
     pub(super) fn append(
         &mut self,
-        response: &mut Response,
+        response: ServerResponse,
         is_head: bool,
-        common: &CommonFields<'_>,
-    ) -> usize {
+        date: &str,
+        keep_alive: Option<u64>,
+    ) {
         let before = self.buffer.len();
         // A second response means that the client pipelines, and gets many.
         let room = if before == 0 { RESPONSE_BYTES } else { COLLECT_BYTES + COPY_BYTES_MAX };
         self.buffer.reserve(room.saturating_sub(before));
-        response.write_head(&mut self.buffer, common);
-        // RFC 9110 §9.3.2: a response to HEAD MUST NOT have content
-        let content = if is_head { Content::None } else { take(&mut response.content) };
+        response.write_head(&mut self.buffer, date, keep_alive);
+        if is_head {
+            // RFC 9110 §9.3.2: a response to HEAD MUST NOT have content
+            return;
+        }
+        let content = response.into_content();
         if content.bytes().len() <= COPY_BYTES_MAX {
             self.buffer.extend_from_slice(content.bytes());
         } else {
             self.content = content;
         }
-        self.buffer.len() - before + self.content.bytes().len()
     }
 
     /// Appends the interim response to `Expect: 100-continue` (RFC 9110 §10.1.1).
@@ -91,7 +93,7 @@ impl Output {
 
     /// Whether another response may be appended before the output is sent.
     pub(super) fn has_room(&self) -> bool {
-        matches!(self.content, Content::None) && self.buffer.len() < COLLECT_BYTES
+        matches!(self.content, ServerContent::None) && self.buffer.len() < COLLECT_BYTES
     }
 
     /// Whether the content has at least [`LONG_BYTES_MIN`].
@@ -104,8 +106,8 @@ impl Output {
     pub(super) fn memory(&self) -> usize {
         let Self { buffer, content, sent: _, reading: _ } = self;
         let own = match content {
-            Content::Own(json) => json.capacity(),
-            Content::None | Content::Shared(_) | Content::Short(_) => 0,
+            ServerContent::Own(json) => json.capacity(),
+            ServerContent::None | ServerContent::Shared(_) | ServerContent::Short(_) => 0,
         };
         if buffer.is_empty() { 0 } else { buffer.capacity() + own }
     }
@@ -113,9 +115,9 @@ impl Output {
     /// Notes that not all of the output could be sent.
     pub(super) fn begin_reading(&mut self, shared: &Arc<Shared>, now: Instant) {
         if self.reading.is_none()
-            && let Content::Shared(representation) = &self.content
+            && let ServerContent::Shared(content) = &self.content
         {
-            self.reading = Some(Reading::new(shared, representation, now));
+            self.reading = Some(Reading::new(shared, content, now));
         }
     }
 
@@ -148,7 +150,7 @@ impl Output {
                 return Ok(Sent::Enough);
             }
         }
-        self.content = Content::None;
+        self.content = ServerContent::None;
         self.reading = None;
         self.sent = 0;
         self.buffer.clear();
@@ -176,17 +178,17 @@ mod tests {
 
     use super::*;
 
+    const DATE: &str = "Sat, 21 Nov 2026 01:02:03 GMT";
+
     #[test]
     fn all_of_it_arrives_once_however_often_the_reader_makes_room() {
         let (ours, mut theirs) = UnixStream::pair().expect("a pair of sockets");
         theirs.set_nonblocking(true).expect("it is ours");
         let json: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_le_bytes).collect();
         let mut output = Output::default();
-        let length = output.append(
-            &mut Response::new(StatusCode(200), Content::Own(json.clone())),
-            false,
-            &CommonFields::default(),
-        );
+        let response = ServerResponse::new(StatusCode(200), ServerContent::Own(json.clone()));
+        let length = response.length(false, None);
+        output.append(response, false, DATE, None);
         assert!(length > json.len() && !output.has_room());
         let (mut rounds, mut received) = (0, Vec::new());
         while output.flush(&ours).expect("the reader is there") != Sent::All {
@@ -206,22 +208,15 @@ mod tests {
     fn short_responses_go_together() {
         let mut output = Output::default();
         output.append_continue();
-        output.append(
-            &mut Response::error(StatusCode(404), "none"),
-            false,
-            &CommonFields::default(),
-        );
-        output.append(
-            &mut Response::error(StatusCode(404), "none"),
-            true,
-            &CommonFields::default(),
-        );
+        let none = || {
+            let content = ServerContent::Own(b"none".to_vec());
+            ServerResponse::new(StatusCode(404), content)
+        };
+        output.append(none(), false, DATE, None);
+        output.append(none(), true, DATE, None);
         let Some([bytes, b""]) = output.rest() else { panic!("one buffer") };
         let text = str::from_utf8(bytes).unwrap();
-        assert_eq!(
-            (text.matches("HTTP/1.1 404 ").count(), text.matches(r#""none"}"#).count()),
-            (2, 1)
-        );
+        assert_eq!((text.matches("HTTP/1.1 404 ").count(), text.matches("none").count()), (2, 1));
         assert!(text.ends_with("Connection: close\r\n\r\n"));
     }
 }

@@ -17,10 +17,9 @@ use threadpool::ThreadPool;
 use super::connection::{Connection, Event, Next};
 use super::inbox::Mail;
 use super::loop_context::LoopContext;
+use super::policy::Closing;
 use super::{Shared, WorkerHandle};
 use crate::http::Date;
-use crate::logging;
-use crate::metrics::Closing;
 use crate::service::Phase;
 use crate::store::Deliver;
 
@@ -312,19 +311,20 @@ impl Worker {
         };
         entry.watched = wanted;
         if let Err(error) = watched {
+            entry.connection.note(Closing::NoRoom, context);
             self.connections.remove(&id);
-            context.counters().closed(Closing::NoRoom).inc();
-            logging::CONNECTIONS
-                .log(format_args!("closed a connection: epoll does not take its socket: {error}"));
+            context.shared.policy.trouble(format_args!(
+                "closed a connection: epoll does not take its socket: {error}"
+            ));
         }
     }
 
     /// Queues [`Event::Overdue`] for the connections whose deadline has passed by then, makes room
     /// above the connection limit, and finds out when to look again.
     fn end_overdue(&mut self, until: Instant, context: &mut LoopContext<'_>) {
-        let options = &context.shared.service.options;
+        let limits = &context.shared.limits;
         let is_overdue = |entry: &Entry| {
-            let deadline = entry.connection.deadline(context.phase, options);
+            let deadline = entry.connection.deadline(context.phase, limits);
             deadline.is_some_and(|deadline| deadline <= until)
         };
         let overdue = self.connections.iter().filter(|(_, entry)| is_overdue(entry));
@@ -336,8 +336,7 @@ impl Worker {
         let deadlines =
             self.connections.values().filter_map(|entry| entry.connection.next_check(context));
         let first = deadlines.min().map(|first| first.max(until + TICK));
-        let is_shortage =
-            context.phase == Phase::AboveLimit || context.shared.reading_time().is_some();
+        let is_shortage = context.phase == Phase::AboveLimit || context.shared.is_reading_much();
         self.next_check = if is_shortage { Some(until + SHORTAGE_TICK) } else { first };
     }
 

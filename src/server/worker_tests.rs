@@ -8,9 +8,8 @@ use super::super::inbox::NewConnection;
 use super::super::limits::{Quota, Reading};
 use super::*;
 use crate::options::Options;
-use crate::representation::Representation;
-use crate::server::{Shared, change_listener};
-use crate::service::{ServerState, Service, Subject};
+use crate::server::{Shared, SharedContent, change_listener};
+use crate::service::{ServerState, Service, Subject, limits};
 use crate::store::{Action, Change, Color, ColorJson, ColorList, Store};
 
 /// A worker without a thread, of a service with one color.
@@ -22,8 +21,9 @@ fn worker(value: &str) -> Worker {
     let time = Duration::from_secs(10);
     let options =
         Options { request_timeout: time, keep_alive: time, max_body: 100, ..Options::default() };
+    let limits = limits(&options, 10, 10_000);
     let shared =
-        Arc::new(Shared::new(Service::new(options.into(), store, None, None, state), 10_000));
+        Arc::new(Shared::new(Service::new(options.into(), store, None, None, state), limits));
     Worker::new(shared, handles[0].clone(), ThreadPool::new(1)).unwrap()
 }
 
@@ -129,12 +129,12 @@ fn what_only_its_readers_have_takes_limited_memory() {
     let read = |number: usize| {
         let (_, red) = shared.service.store.list.find("red").unwrap();
         let ColorJson::Long(json) = red.json else { panic!("it is long") };
-        let content = [(); 2].map(|()| Arc::clone(&json));
+        let content = [(); 2].map(|()| json.content());
         let second = Duration::from_secs(number as u64);
         let readings = [(); 2].map(|()| Reading::new(shared, &content[0], now + second));
         (content, readings)
     };
-    let deadlines = |versions: &[([Arc<Representation>; 2], [Reading; 2])]| -> Vec<_> {
+    let deadlines = |versions: &[([SharedContent; 2], [Reading; 2])]| -> Vec<_> {
         let deadline = |reading: &Reading| Some((reading.deadline()? - now).as_secs_f64());
         versions.iter().flat_map(|(_, readings)| readings.iter().map(deadline)).collect()
     };
@@ -162,9 +162,17 @@ fn what_only_its_readers_have_takes_limited_memory() {
             .chain([None; 2])
             .collect::<Vec<_>>()
     );
-    // two versions of a long list may be read to their end
-    change(&"x".repeat(10_000));
-    assert_eq!(deadlines(&versions), [None; 6]);
+    drop(versions);
+    assert_eq!(shared.read_bytes.load(Relaxed), 0);
+    // two versions of a long content may be read to their end
+    let versions: Vec<_> = (0..2)
+        .map(|number| {
+            change(&number.to_string().repeat(10_000));
+            read(number)
+        })
+        .collect();
+    change("short");
+    assert_eq!(deadlines(&versions), [None; 4]);
     drop(versions);
     assert_eq!(shared.read_bytes.load(Relaxed), 0);
 }

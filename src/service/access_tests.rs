@@ -110,7 +110,7 @@ fn reads_of_colors_need_one_when_they_are_private() {
                 );
                 let response = ask_with(&service, method, target, "abcdefgh01234567");
                 assert_eq!(
-                    (response.status, service.common_fields(None, "", None).is_private),
+                    (response.status, service.common_fields(None).is_private),
                     (found, private)
                 );
             }

@@ -275,14 +275,14 @@ fn an_allowed_origin_is_answered_with_cors_fields() {
         (Method::Delete, StatusCode(200), None),
     ] {
         let request = request(method, "/colors/red", fields.clone(), "");
-        let allowed_origin = service.common_fields(Some(&request), "", None).allowed_origin;
+        let allowed_origin = service.common_fields(Some(&request)).allowed_origin;
         let response = respond(&service, &request);
         assert_eq!(
             (response.status, allowed_origin, response.field("Access-Control-Allow-Methods")),
             (status, Some(origin), methods)
         );
     }
-    let common = service.common_fields(None, "", None);
+    let common = service.common_fields(None);
     assert!(common.allowed_origin.is_none() && common.varies_by_origin);
 }
 
@@ -412,6 +412,6 @@ fn nothing_that_arrives_makes_parser_or_service_panic() {
                 );
             }
         }
-        service.common_fields(parser.abandon().as_ref(), "", None);
+        service.common_fields(parser.abandon().as_ref());
     }
 }

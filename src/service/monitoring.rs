@@ -12,7 +12,8 @@ use super::respond::read;
 use crate::follow_status::FollowStatus;
 use crate::http::{Content, METHODS, MediaType, Request, Response, rfc3339};
 use crate::logging;
-use crate::metrics::{BOUNDS, CLASSES, Closing, Counter, FIRST_BOUND, Histogram, StorageMetrics};
+use crate::metrics::{BOUNDS, CLASSES, Counter, FIRST_BOUND, Histogram, StorageMetrics, label};
+use crate::server::Closing;
 use crate::service::Phase;
 use crate::store::StorageStatus;
 
@@ -104,7 +105,7 @@ impl Service {
         text.family("colors_connections_closed_total");
         for reason in Closing::ALL {
             let count = metrics.sum(|worker| worker.closed(reason));
-            text.sample(&format!("{{reason=\"{}\"}}", reason.label()), count);
+            text.sample(&format!("{{reason=\"{}\"}}", label(reason)), count);
         }
         text.number("colors_workers", metrics.workers.len());
         let (colors, bytes) = store.list.size();

@@ -246,15 +246,8 @@ impl Service {
     }
 
     /// The [`CommonFields`] of a response. `request`: what could be parsed of the request.
-    pub(crate) fn common_fields<'a>(
-        &self,
-        request: Option<&'a Request>,
-        date: &'a str,
-        keep_alive: Option<u64>,
-    ) -> CommonFields<'a> {
+    pub(crate) fn common_fields<'a>(&self, request: Option<&'a Request>) -> CommonFields<'a> {
         CommonFields {
-            date,
-            keep_alive,
             allowed_origin: request
                 .and_then(|request| origin::allowed_origin(&self.options, request)),
             varies_by_origin: !self.options.allow_origin.is_empty(),

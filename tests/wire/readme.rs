@@ -307,7 +307,7 @@ limits.md: at least half a second <- src/server/worker.rs: STALL_TIME from_milli
 limits.md: may use 4 KiB <- src/server/limits.rs: UNCOUNTED_BYTES 4096;
 limits.md: share 32 MiB <- src/server/limits.rs: BUFFERS_MAX 32 * 1024 * 1024;
 limits.md: at least 2 MiB <- src/server/limits.rs: BUFFERS_MIN 2 * 1024 * 1024;
-limits.md: counts eight times <- src/server/limits.rs: LIST_FACTOR 8;
+limits.md: counts eight times <- src/service/policy.rs: LIST_FACTOR 8;
 limits.md: of at most 64 MiB <- src/follower.rs: LIST_BYTES_MAX 64 * 1024 * 1024;
 limits.md: within 5 s <- src/lib.rs: STOP_TIME from_millis(4500);
 operating.md: 5 s after a failure <- packaging/systemd/colors.service: RestartSec=5s

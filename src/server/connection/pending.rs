@@ -25,13 +25,16 @@ pub(super) struct Pending {
     /// `None` unless the request has waited for a change. In a box, since few requests wait, and
     /// the state of a connection is moved at each event.
     wait: Option<Box<Watch>>,
+    /// Bytes of memory that the request counts for until it is answered.
+    pub(super) counted_bytes: usize,
     /// Its change went to the writer, so its time counts in `WorkerCounters::durable`.
     by_writer: bool,
 }
 
 impl Pending {
-    pub(super) fn new(request: Request, now: Instant) -> Self {
-        Self { request: Arc::new(request), since: now, wait: None, by_writer: false }
+    pub(super) fn new(request: Request, now: Instant, counted_bytes: usize) -> Self {
+        let request = Arc::new(request);
+        Self { request, since: now, wait: None, counted_bytes, by_writer: false }
     }
 
     /// How long the request prefers to wait for a change.

@@ -1,19 +1,20 @@
 //! `State::Sending` and `State::Lingering`: how responses are appended to the output, refusals
 //! included, how the output is sent, and what follows when all is sent.
 
+use std::borrow::Cow;
 use std::io;
 use std::time::Instant;
 
 use rustix::event::epoll::EventFlags;
 use rustix::net::Shutdown;
-use tiny_http::{Method, StatusCode};
+use tiny_http::StatusCode;
 
 use super::{AfterSend, Connection, Next, State, Transition};
 use crate::http::{Parser, ProtocolError, Request, Response};
-use crate::metrics::Closing;
-use crate::server::access_log;
 use crate::server::loop_context::LoopContext;
 use crate::server::output::Sent;
+use crate::server::policy::Closing;
+use crate::server::response::ServerResponse;
 use crate::service::Phase;
 
 /// About how many bytes are received and dropped after the last response, at most: the longest
@@ -36,10 +37,13 @@ impl Connection {
             Phase::AboveLimit | Phase::Stopping => AfterSend::Linger,
             Phase::Serving => AfterSend::Resume,
         };
-        // Keep-Alive has whole seconds. Some clients take 0 for no limit.
-        let seconds = context.shared.service.options.keep_alive.as_secs().max(1);
+        let seconds = context.shared.limits.keep_alive_seconds();
         let keep_alive = (then == AfterSend::Resume).then_some(seconds);
-        self.append(Some(request), response, keep_alive, context);
+        let is_head = request.is_head();
+        let arrival = self.arrival(context);
+        let length = |sent: &ServerResponse| sent.length(is_head, keep_alive);
+        let sent = context.shared.service.finish(Some(request), arrival, response, length);
+        self.output.append(sent, is_head, context.date, keep_alive);
         then
     }
 
@@ -48,8 +52,9 @@ impl Connection {
         request: Option<&Request>,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
-        context.counters().closed(Closing::NoRoom).inc();
-        self.refuse(request, overloaded(), context)
+        self.note(Closing::NoRoom, context);
+        let (status, message) = OVERLOADED;
+        self.refuse_with(request, status, message, context)
     }
 
     pub(super) fn refuse_malformed(
@@ -57,37 +62,50 @@ impl Connection {
         error: ProtocolError,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
-        self.refuse(None, Response::error(error.status(), error.to_string()), context)
+        self.refuse_with(None, error.status(), error.to_string(), context)
     }
 
-    /// Responds with an error, after which nothing that arrives is read as a request. `request`:
+    /// Refuses what has arrived, after which nothing that arrives is read as a request. `request`:
     /// `None` if it has not arrived as a whole, or cannot be parsed.
-    pub(super) fn refuse(
+    pub(super) fn refuse_with(
         &mut self,
         request: Option<&Request>,
-        response: Response,
+        status: StatusCode,
+        message: impl Into<Cow<'static, str>>,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
         let unfinished = self.parser.abandon();
-        self.append(request.or(unfinished.as_ref()), response, None, context);
-        self.begin_sending(AfterSend::Linger, context.now, context)
+        let request = request.or(unfinished.as_ref());
+        let arrival = self.arrival(context);
+        let response = context.shared.policy.refuse(request, arrival, status, message.into());
+        self.refuse(request.is_some_and(Request::is_head), response, context)
     }
 
-    /// Appends a response to the output, counts it, and logs it. `keep_alive`: see
-    /// [`CommonFields`](crate::http::CommonFields).
-    fn append(
+    /// Refuses a whole request by its head, as if its content had not arrived.
+    pub(super) fn refuse_whole(
         &mut self,
-        request: Option<&Request>,
-        mut response: Response,
-        keep_alive: Option<u64>,
-        context: &LoopContext<'_>,
-    ) {
-        let is_head = request.is_some_and(|request| request.method == Method::Head);
-        let common = context.shared.service.common_fields(request, context.date, keep_alive);
-        let bytes = self.output.append(&mut response, is_head, &common);
-        let method = request.map(|request| &request.method);
-        context.counters().responses(method, response.status.0).inc();
-        access_log::log(context.shared, self.peer, request, self.received_at, &response, bytes);
+        request: &Request,
+        refusal: Response,
+        context: &mut LoopContext<'_>,
+    ) -> io::Result<Transition> {
+        let is_head = request.is_head();
+        let arrival = self.arrival(context);
+        let length = |sent: &ServerResponse| sent.length(is_head, None);
+        let sent = context.shared.service.finish(Some(request), arrival, refusal, length);
+        self.refuse(is_head, sent, context)
+    }
+
+    /// Responds with a refusal, after which nothing that arrives is read as a request. `is_head`:
+    /// it answers a HEAD request.
+    pub(super) fn refuse(
+        &mut self,
+        is_head: bool,
+        response: ServerResponse,
+        context: &mut LoopContext<'_>,
+    ) -> io::Result<Transition> {
+        self.parser.abandon();
+        self.output.append(response, is_head, context.date, None);
+        self.begin_sending(AfterSend::Linger, context.now, context)
     }
 
     /// Sends what the socket has room for, and does what `then` says if that is all of the output.
@@ -187,13 +205,10 @@ impl Connection {
     }
 }
 
-/// The response when the rest of a request does not arrive in time.
-pub(super) fn timed_out() -> Response {
-    Response::error(StatusCode(408), "the request did not arrive in time")
-}
+/// When the rest of a request does not arrive in time.
+pub(super) const TIMED_OUT: (StatusCode, &str) =
+    (StatusCode(408), "the request did not arrive in time");
 
-/// The response when memory is used up, or when a request stalls above the connection limit.
-pub(super) fn overloaded() -> Response {
-    let message = "the service is overloaded, try again later";
-    Response::error(StatusCode(503), message)
-}
+/// When memory is used up, or when a request stalls above the connection limit.
+pub(super) const OVERLOADED: (StatusCode, &str) =
+    (StatusCode(503), "the service is overloaded, try again later");

@@ -2,29 +2,29 @@
 //! a 403.
 
 use std::net::{IpAddr, SocketAddr};
-use std::time::Instant;
 
 use tiny_http::StatusCode;
 
-use super::Shared;
+use super::Service;
 use crate::http::{Challenge, Request, Response};
 use crate::logging::{self, excerpt};
 use crate::options::AccessLog;
+use crate::server::Arrival;
 
 /// Logs a response. With the access log: the name of the token, client, method, path, status,
-/// bytes, microseconds since `received_at`, and the reason of an error or what a change has made.
+/// bytes, microseconds since it was received, and the reason of an error or what a change has made.
 /// What the access log leaves out is logged at debug if it is an error.
 ///
-/// `peer`: the client's address, if it is a TCP connection. `request`: `None` if not even the
-/// method is known. `bytes`: the length of the response, head and content.
+/// `request`: `None` if not even the method is known. `bytes`: the length of the response, head and
+/// content; asked for only if it is logged.
 pub(super) fn log(
-    shared: &Shared,
-    peer: Option<SocketAddr>,
+    service: &Service,
     request: Option<&Request>,
-    received_at: Instant,
+    arrival: Arrival,
     response: &Response,
-    bytes: usize,
+    bytes: impl FnOnce() -> usize,
 ) {
+    let peer = arrival.peer;
     let client = || client(peer, request.and_then(|request| request.fields().forwarded_for));
     let status = response.status.0;
     let detail = &response.log_detail;
@@ -33,7 +33,7 @@ pub(super) fn log(
     } else if response.status == StatusCode(403) {
         logging::FORBIDDEN.log(format_args!("{detail}"));
     }
-    let is_logged = match shared.service.options.access_log {
+    let is_logged = match service.options.access_log {
         AccessLog::All => true,
         AccessLog::Changes => response.is_change,
         AccessLog::None => false,
@@ -50,10 +50,11 @@ pub(super) fn log(
     if !is_logged {
         return log::debug!("refused {} {what} with {status}: {detail}", client());
     }
-    let taken = received_at.elapsed().as_micros();
-    let token = request.and_then(|request| shared.service.token_name(request));
+    let taken = arrival.received_at.elapsed().as_micros();
+    let token = request.and_then(|request| service.token_name(request));
     let token = token.map(|name| format!("{name}@")).unwrap_or_default();
     let space = if detail.is_empty() { "" } else { " " };
+    let bytes = bytes();
     log::info!("{token}{} {what} {status} {bytes} {taken}us{space}{detail}", client());
 }
 

@@ -1,0 +1,70 @@
+//! What the application decides for the server, and what the server tells it.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use tiny_http::StatusCode;
+
+use super::response::ServerResponse;
+use crate::http::Request;
+
+/// Where and when a request has arrived.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    /// The number of the worker.
+    pub(crate) worker: usize,
+    /// The other end's address, if it is a TCP connection.
+    pub(crate) peer: Option<SocketAddr>,
+    /// Requests for foreign host names are refused.
+    pub(crate) checks_host: bool,
+    /// When the pass began in which the last bytes were received, or in which the wait for a change
+    /// ended. The application is not to blame for the time before that.
+    pub(crate) received_at: Instant,
+}
+
+/// Why the server has closed a connection. Connections that their clients close, or that end with
+/// their last response, have no reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Closing {
+    /// Its next request did not begin within the keep-alive time, or its first one in time.
+    Idle,
+    /// A request did not arrive as a whole in time.
+    Request,
+    /// The client did not read a response in time.
+    Unread,
+    /// It was still being sent a content that nothing else refers to any more, when these took too
+    /// much memory.
+    OldContent,
+    /// The limit of connections or that of memory was reached, or epoll did not take the socket.
+    NoRoom,
+}
+
+impl Closing {
+    pub(crate) const ALL: [Self; Self::NoRoom as usize + 1] =
+        [Self::Idle, Self::Request, Self::Unread, Self::OldContent, Self::NoRoom];
+}
+
+/// The application, as far as the server asks it. The server calls it on the threads of workers.
+pub(crate) trait Policy: Send + Sync {
+    /// Looks at the head of a request whose content has not arrived, or for which there is no
+    /// memory. If this fails, the response is sent, and the content is not read.
+    fn admit(&self, request: &Request, arrival: Arrival) -> Result<(), ServerResponse>;
+
+    /// Makes the response with which the server refuses what has arrived. `request`: what could be
+    /// parsed of it.
+    fn refuse(
+        &self,
+        request: Option<&Request>,
+        arrival: Arrival,
+        status: StatusCode,
+        message: Cow<'static, str>,
+    ) -> ServerResponse;
+
+    /// A connection is closed.
+    fn closed(&self, arrival: Arrival, reason: Closing);
+
+    /// The system has refused something. Many such calls may come in a row.
+    fn trouble(&self, what: fmt::Arguments<'_>);
+}

@@ -1,0 +1,186 @@
+//! A response as the server sends it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use tiny_http::StatusCode;
+
+/// Room for the field lines of most responses, in bytes.
+const LINES_BYTES: usize = 256;
+
+/// As long as every value of Date.
+const ANY_DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+
+/// A response without the fields that the server adds: Date, Content-Length, Connection and
+/// Keep-Alive.
+#[derive(Clone, Debug)]
+pub(crate) struct ServerResponse {
+    status: StatusCode,
+    /// Field lines, each after the CR LF that ends the line before.
+    lines: Vec<u8>,
+    content: ServerContent,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) enum ServerContent {
+    #[default]
+    None,
+    Own(Vec<u8>),
+    /// Sent without a copy if it is long.
+    Shared(SharedContent),
+    /// Copied when it is sent: it is to be short.
+    Short(Arc<[u8]>),
+}
+
+impl ServerContent {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::None => &[],
+            Self::Own(bytes) => bytes,
+            Self::Shared(shared) => shared.bytes(),
+            Self::Short(bytes) => bytes,
+        }
+    }
+}
+
+/// Bytes that any number of responses share, with each other and with the application. A clone is
+/// the same.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedContent(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    bytes: Box<[u8]>,
+    /// How many clients have a part of it, and not all.
+    readers: AtomicUsize,
+}
+
+impl SharedContent {
+    pub(crate) fn new(bytes: impl Into<Box<[u8]>>) -> Self {
+        Self(Arc::new(Inner { bytes: bytes.into(), readers: AtomicUsize::new(0) }))
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0.bytes
+    }
+
+    /// Notes that one more client has a part of it. True for the first.
+    pub(super) fn add_reader(&self) -> bool {
+        self.0.readers.fetch_add(1, Relaxed) == 0
+    }
+
+    /// Takes back [`SharedContent::add_reader`]. True for the last.
+    pub(super) fn remove_reader(&self) -> bool {
+        self.0.readers.fetch_sub(1, Relaxed) == 1
+    }
+
+    /// Whether only clients that have a part of it refer to it. `references`: how many references
+    /// each of them has. True too early, at worst, while another thread takes or drops a reference.
+    pub(super) fn is_old(&self, references: usize) -> bool {
+        Arc::strong_count(&self.0) <= references * self.0.readers.load(Relaxed)
+    }
+}
+
+impl ServerResponse {
+    /// Has the content, and no fields yet.
+    pub(crate) fn new(status: StatusCode, content: ServerContent) -> Self {
+        Self { status, lines: Vec::with_capacity(LINES_BYTES), content }
+    }
+
+    /// Where field lines may be appended, each after the CR LF that ends the line before.
+    pub(crate) fn lines_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.lines
+    }
+
+    pub(super) fn into_content(self) -> ServerContent {
+        self.content
+    }
+
+    /// Bytes of head and content, as [`ServerResponse::write_head`] makes them. `is_head`: it
+    /// answers a HEAD request.
+    pub(crate) fn length(&self, is_head: bool, keep_alive: Option<u64>) -> usize {
+        let mut head = Vec::new();
+        self.write_head(&mut head, ANY_DATE, keep_alive);
+        head.len() + if is_head { 0 } else { self.content.bytes().len() }
+    }
+
+    /// Appends status line, fields and the empty line. `date`: an IMF-fixdate (RFC 9110 §5.6.7).
+    /// `keep_alive`: how many seconds the connection may be idle after the response. `None` if it
+    /// closes.
+    pub(super) fn write_head(&self, out: &mut Vec<u8>, date: &str, keep_alive: Option<u64>) {
+        let mut digits = itoa::Buffer::new();
+        let code = digits.format(self.status.0);
+        let reason = match self.status {
+            // RFC 9110 §15.5.14; tiny_http has the phrase of RFC 7231.
+            StatusCode(413) => "Content Too Large",
+            status => status.default_reason_phrase(),
+        };
+        push(out, ["HTTP/1.1 ", code, " ", reason, "\r\nDate: ", date]);
+        out.extend_from_slice(&self.lines);
+        // RFC 9110 §8.6 and §15.4.5: no Content-Length on 204, and none needed on 304.
+        if !matches!(self.status, StatusCode(204 | 304)) {
+            let mut digits = itoa::Buffer::new();
+            push(out, ["\r\nContent-Length: ", digits.format(self.content.bytes().len())]);
+        }
+        match keep_alive {
+            // Keep-Alive is from RFC 2068 §19.7.1.1. Connection MUST list it (RFC 9110 §7.6.1).
+            // That also tells HTTP/1.0 clients that the connection stays open (RFC 9112 §9.3).
+            Some(seconds) => {
+                let mut digits = itoa::Buffer::new();
+                let seconds = digits.format(seconds);
+                push(out, ["\r\nConnection: keep-alive\r\nKeep-Alive: timeout=", seconds]);
+            }
+            None => push(out, ["\r\nConnection: close"]),
+        }
+        push(out, ["\r\n\r\n"]);
+    }
+}
+
+/// Appends texts. Inlined, so that a literal is copied without a call.
+#[inline(always)]
+pub(crate) fn push<const COUNT: usize>(out: &mut Vec<u8>, parts: [&str; COUNT]) {
+    for part in parts {
+        out.extend_from_slice(part.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DATE: &str = "Sat, 21 Nov 2026 01:02:03 GMT";
+
+    #[track_caller]
+    fn check(response: &ServerResponse, keep_alive: Option<u64>, expected: &str) {
+        let mut out = Vec::new();
+        response.write_head(&mut out, DATE, keep_alive);
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+        let content = response.content.bytes().len();
+        assert_eq!(response.length(false, keep_alive), expected.len() + content);
+        assert_eq!(response.length(true, keep_alive), expected.len());
+    }
+
+    #[test]
+    fn a_head_has_the_fields_of_the_response_among_those_of_the_server() {
+        let content = ServerContent::Own(b"none\n".to_vec());
+        let mut response = ServerResponse::new(StatusCode(404), content);
+        push(response.lines_mut(), ["\r\nAllow: GET", "\r\nVary: Accept"]);
+        check(
+            &response,
+            Some(75),
+            "HTTP/1.1 404 Not Found\r\nDate: Sat, 21 Nov 2026 01:02:03 GMT\r\n\
+             Allow: GET\r\nVary: Accept\r\nContent-Length: 5\r\n\
+             Connection: keep-alive\r\nKeep-Alive: timeout=75\r\n\r\n",
+        );
+    }
+
+    #[test]
+    fn a_response_without_content_announces_none() {
+        check(
+            &ServerResponse::new(StatusCode(204), ServerContent::None),
+            None,
+            "HTTP/1.1 204 No Content\r\nDate: Sat, 21 Nov 2026 01:02:03 GMT\r\n\
+             Connection: close\r\n\r\n",
+        );
+    }
+}

@@ -1,0 +1,90 @@
+//! The service as the policy of the server: counts and logs what the server sends.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use tiny_http::StatusCode;
+
+use super::{Service, access_log};
+use crate::http::{Request, Response};
+use crate::logging;
+use crate::metrics::label;
+use crate::options::Options;
+use crate::server::{Arrival, Closing, Limits, Policy, ServerResponse};
+
+/// Memory of a content that becomes a list, as a multiple of its length: the content itself, the
+/// colors (the shortest takes 97 bytes, and its JSON 23), what sorts their names, and the envelope.
+const LIST_FACTOR: usize = 8;
+
+/// What clients may use, by the options and what the process may use.
+pub(crate) fn limits(options: &Options, connections_max: usize, buffers_max: usize) -> Limits {
+    Limits {
+        connections_max,
+        buffers_max,
+        request_timeout: options.request_timeout,
+        keep_alive: options.keep_alive,
+        content_max: options.max_body,
+        content_factor: LIST_FACTOR,
+    }
+}
+
+impl Service {
+    /// Counts and logs a response, and makes it what the server sends. `request`: what could be
+    /// parsed of it. `length`: how many bytes will be sent.
+    pub(crate) fn finish(
+        &self,
+        request: Option<&Request>,
+        arrival: Arrival,
+        mut response: Response,
+        length: impl FnOnce(&ServerResponse) -> usize,
+    ) -> ServerResponse {
+        let method = request.map(|request| &request.method);
+        self.metrics.workers[arrival.worker].responses(method, response.status.0).inc();
+        let sent = response.take_sent(&self.common_fields(request));
+        access_log::log(self, request, arrival, &response, || length(&sent));
+        sent
+    }
+
+    /// The same for a response after which the connection closes.
+    fn finish_last(
+        &self,
+        request: Option<&Request>,
+        arrival: Arrival,
+        response: Response,
+    ) -> ServerResponse {
+        let is_head = request.is_some_and(Request::is_head);
+        self.finish(request, arrival, response, |sent| sent.length(is_head, None))
+    }
+}
+
+impl Policy for Service {
+    fn admit(&self, request: &Request, arrival: Arrival) -> Result<(), ServerResponse> {
+        match Self::admit(self, request, arrival.checks_host) {
+            Ok(_) => Ok(()),
+            Err(refusal) => Err(self.finish_last(Some(request), arrival, refusal)),
+        }
+    }
+
+    fn refuse(
+        &self,
+        request: Option<&Request>,
+        arrival: Arrival,
+        status: StatusCode,
+        message: Cow<'static, str>,
+    ) -> ServerResponse {
+        let message = match status {
+            StatusCode(413) => format!("{message}; --max-body sets it").into(),
+            _ => message,
+        };
+        self.finish_last(request, arrival, Response::error(status, message))
+    }
+
+    fn closed(&self, arrival: Arrival, reason: Closing) {
+        self.metrics.workers[arrival.worker].closed(reason).inc();
+        log::debug!("closed {}: {}", access_log::client(arrival.peer, None), label(reason));
+    }
+
+    fn trouble(&self, what: fmt::Arguments<'_>) {
+        logging::CONNECTIONS.log(what);
+    }
+}
