@@ -1,12 +1,18 @@
 //! A response as the server sends it.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use tiny_http::StatusCode;
 
-/// Room for the field lines of most responses, in bytes.
-const LINES_BYTES: usize = 256;
+/// Largest capacity, in bytes, of the buffer for field lines that is kept for the next response.
+const KEPT_LINES_MAX: usize = 1024;
+
+thread_local! {
+    /// The empty buffer of a response that was sent: most responses need no memory of their own.
+    static SPARE_LINES: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// As long as every value of Date.
 const ANY_DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
@@ -84,7 +90,7 @@ impl SharedContent {
 impl ServerResponse {
     /// Has the content, and no fields yet.
     pub(crate) fn new(status: StatusCode, content: ServerContent) -> Self {
-        Self { status, lines: Vec::with_capacity(LINES_BYTES), content }
+        Self { status, lines: SPARE_LINES.take(), content }
     }
 
     /// Where field lines may be appended, each after the CR LF that ends the line before.
@@ -92,7 +98,12 @@ impl ServerResponse {
         &mut self.lines
     }
 
-    pub(super) fn into_content(self) -> ServerContent {
+    /// The content, once the head is written.
+    pub(super) fn into_content(mut self) -> ServerContent {
+        if self.lines.capacity() <= KEPT_LINES_MAX {
+            self.lines.clear();
+            SPARE_LINES.set(self.lines);
+        }
         self.content
     }
 
