@@ -180,6 +180,7 @@ mod pool;
 mod random;
 mod representation;
 mod secret_file;
+mod serve;
 mod server;
 mod service;
 mod service_manager;
@@ -196,8 +197,8 @@ use crate::failure::Failure;
 use crate::follower::Follower;
 use crate::load::Opened;
 use crate::options::{Endpoint, Options};
-use crate::server::{AcceptLoop, Listener, Shared, WorkerHandle};
-use crate::service::{LoadedTokens, ServerState, Service, Tokens};
+use crate::server::{Handle, Listener};
+use crate::service::{LoadedTokens, Service, Tokens, Watches};
 use crate::signals::Signals;
 
 /// How long after the signal the process stops waiting for the storage to be closed. A start
@@ -248,11 +249,12 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     // One thread for answers that take long, one for the follower, and those of the storage.
     let others = 1 + usize::from(follower.is_some()) + source.threads();
     let pool = pool::start(workers + others).ok_or(Failure::Thread)?;
-    let state = ServerState::new(workers, connections_max);
-    let handles = WorkerHandle::all(&state).map_err(Failure::System)?;
+    let limits = service::limits(options, connections_max, buffers_max);
+    let server = Handle::new(workers, limits).map_err(Failure::System)?;
+    let watches: Vec<_> = (0..workers).map(|_| Arc::new(Watches::default())).collect();
     // FILE is made last: a start that gets no addresses or no threads makes no FILE.
     let Opened { store, writer, watch, details, path } =
-        load::open(source, options, server::change_listener(&handles))?;
+        load::open(source, options, service::change_listener(&server, &watches))?;
     // From here on, the first SIGTERM or SIGINT makes the accept loop return.
     is_starting.store(false, SeqCst);
     if let Some(writer) = writer {
@@ -263,11 +265,19 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
         pool::run_named(&pool, "watch", move || watch.run(&store));
     }
     let followed = follower.as_ref().map(|follower| Arc::clone(&follower.followed));
-    let service = Service::new(Arc::clone(options), store.clone(), tokens, followed, state);
-    let limits = service::limits(options, connections_max, buffers_max);
-    let shared = Arc::new(Shared::new(service, limits));
-    let mut accept_loop =
-        AcceptLoop::new(shared, handles, listeners, &pool).map_err(Failure::System)?;
+    let checks_host = listeners.iter().map(|listener| listener.checks_host(options)).collect();
+    let options_of_service = Arc::clone(options);
+    let handle = server.clone();
+    let service = Service::new(
+        options_of_service,
+        store.clone(),
+        tokens,
+        followed,
+        handle,
+        watches,
+        checks_host,
+    );
+    let acceptor = server.start(service, listeners, &pool).map_err(Failure::System)?;
     // The start is logged now that it cannot fail any more: a failed one logs its error alone.
     log_start(options, &endpoints, &details);
     if let Some(follower) = follower {
@@ -276,10 +286,10 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     }
     let warning = store.status().and_then(|status| status.now().warning);
     log_advice(options, &endpoints, is_activated, warning, loaded);
-    let ended = accept_loop.run(&signals);
+    let ended = serve::accept(&acceptor, server.service(), &signals);
     signals.await_second();
     let deadline = Instant::now() + STOP_TIME;
-    accept_loop.stop(deadline - CLOSE_TIME);
+    serve::stop(acceptor, deadline - CLOSE_TIME);
     match (store.close(deadline), path) {
         (Ok(()), _) => log::info!("stopped"),
         (Err(reason), None) => log::warn!("stopped: {reason}"),

@@ -106,14 +106,15 @@ mod response;
 #[cfg(fuzzing)]
 #[path = "../fuzz/seam/stepped.rs"]
 pub(crate) mod stepped;
-mod watches;
 mod worker;
 
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock};
 
-pub(crate) use accept::AcceptLoop;
+use threadpool::ThreadPool;
+
+pub(crate) use accept::Acceptor;
 use inbox::Inbox;
 use limits::spare_connections;
 pub(crate) use limits::{
@@ -122,17 +123,30 @@ pub(crate) use limits::{
 pub(crate) use listen::{Listener, check_endpoint, inherited, listen};
 pub(crate) use policy::{Arrival, Closing, Policy};
 pub(crate) use response::{ServerContent, ServerResponse, SharedContent, push};
-use watches::Watches;
+use worker::Worker;
 
-use crate::service::{ServerState, Service};
-use crate::store::ChangeListener;
+use crate::pool;
+use crate::service::Service;
 
-/// What the accept loop and all workers share.
-pub(crate) struct Shared {
-    service: Arc<Service>,
-    /// The same.
-    policy: Arc<dyn Policy>,
+/// What the server is doing, as far as clients notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Serving,
+    /// There are more connections than [`Limits::connections_max`]: each response closes its
+    /// connection, and connections that have stalled are closed to make room.
+    AboveLimit,
+    /// Each response closes its connection.
+    Stopping,
+}
+
+struct Shared {
     limits: Limits,
+    service: OnceLock<Arc<Service>>,
+    phase: AtomicU8,
+    /// The acceptor has ended, and so do the workers.
+    is_over: AtomicBool,
+    /// By the number of the worker.
+    workers: Box<[WorkerShared]>,
     /// Bytes counted against [`Limits::buffers_max`].
     memory: AtomicUsize,
     /// Bytes of the shared contents of which clients have a part, each counted once.
@@ -142,23 +156,50 @@ pub(crate) struct Shared {
     making_room: Mutex<()>,
 }
 
+/// One worker's part, on cache lines of its own: processors fetch these in pairs of 64 bytes.
+#[repr(align(128))]
+struct WorkerShared {
+    /// Open connections, those in the inbox included. The acceptor adds them, and the worker
+    /// subtracts them.
+    open: AtomicUsize,
+    inbox: Inbox,
+}
+
 impl Shared {
-    pub(crate) fn new(service: Service, limits: Limits) -> Self {
-        let service = Arc::new(service);
-        Self {
-            policy: Arc::clone(&service) as Arc<dyn Policy>,
-            service,
-            limits,
-            memory: AtomicUsize::new(0),
-            read_bytes: AtomicUsize::new(0),
-            making_room: Mutex::default(),
+    fn service(&self) -> &Arc<Service> {
+        self.service.get().expect("it is set before there are workers")
+    }
+
+    fn policy(&self) -> &dyn Policy {
+        &**self.service()
+    }
+
+    fn phase(&self) -> Phase {
+        match self.phase.load(Relaxed) {
+            0 => Phase::Serving,
+            1 => Phase::AboveLimit,
+            _ => Phase::Stopping,
         }
+    }
+
+    /// Wakes the workers, too: the deadlines depend on the phase.
+    fn set_phase(&self, phase: Phase) {
+        self.phase.store(phase as u8, Relaxed);
+        self.wake_all();
+    }
+
+    fn wake_all(&self) {
+        self.workers.iter().for_each(|worker| worker.inbox.wake());
+    }
+
+    fn connections(&self) -> usize {
+        self.workers.iter().map(|worker| worker.open.load(Relaxed)).sum()
     }
 
     /// How many connections there are above the limit: clients who wait until as many others are
     /// closed.
     fn excess(&self) -> usize {
-        self.service.state.connections().saturating_sub(self.limits.connections_max)
+        self.connections().saturating_sub(self.limits.connections_max)
     }
 
     /// Whether no further connection is accepted.
@@ -168,39 +209,77 @@ impl Shared {
 
     /// The worker for the next connection: the one that has the fewest.
     fn next_worker(&self) -> usize {
-        let workers = self.service.state.workers.iter();
-        let connections = workers.map(|worker| worker.open.load(Relaxed)).enumerate();
+        let connections = self.workers.iter().map(|worker| worker.open.load(Relaxed)).enumerate();
         connections.min_by_key(|(_, connections)| *connections).expect("there is a worker").0
     }
 }
 
-/// How other threads reach a worker.
+/// How the rest of the program reaches the server. A clone leads to the same.
 #[derive(Clone)]
-pub(crate) struct WorkerHandle {
-    number: usize,
-    inbox: Arc<Inbox>,
-    watches: Arc<Watches>,
-}
+pub(crate) struct Handle(Arc<Shared>);
 
-impl WorkerHandle {
-    /// One handle for each worker.
-    pub(crate) fn all(state: &Arc<ServerState>) -> io::Result<Vec<Self>> {
-        let new = |number| {
-            let watches = Arc::new(Watches::new(Arc::clone(state), number));
-            Ok(Self { number, inbox: Arc::new(Inbox::new()?), watches })
-        };
-        (0..state.workers.len()).map(new).collect()
+impl Handle {
+    /// A server that has not started. Fails if the system refuses an eventfd for each worker.
+    pub(crate) fn new(workers: usize, limits: Limits) -> io::Result<Self> {
+        let worker = |_| Ok(WorkerShared { open: AtomicUsize::new(0), inbox: Inbox::new()? });
+        Ok(Self(Arc::new(Shared {
+            limits,
+            service: OnceLock::new(),
+            phase: AtomicU8::new(Phase::Serving as u8),
+            is_over: AtomicBool::new(false),
+            workers: (0..workers).map(worker).collect::<io::Result<_>>()?,
+            memory: AtomicUsize::new(0),
+            read_bytes: AtomicUsize::new(0),
+            making_room: Mutex::default(),
+        })))
     }
-}
 
-/// A listener that marks what has changed for each worker, and wakes those for which that is news.
-pub(crate) fn change_listener(workers: &[WorkerHandle]) -> ChangeListener {
-    let workers = workers.to_vec();
-    Box::new(move |step| {
-        for worker in &workers {
-            if worker.watches.mark(step) {
-                worker.inbox.wake();
-            }
+    /// Starts the workers on threads of the pool, and gives the acceptor for these listening sockets.
+    pub(crate) fn start(
+        &self,
+        service: Service,
+        listeners: Vec<Listener>,
+        pool: &ThreadPool,
+    ) -> io::Result<Acceptor> {
+        let shared = self.with(service);
+        for number in 0..shared.workers.len() {
+            let worker = Worker::new(Arc::clone(&shared), number, pool.clone())?;
+            pool::run_named(pool, &format!("worker-{number}"), || worker.run());
         }
-    })
+        Ok(Acceptor::new(shared, listeners))
+    }
+
+    /// Has this service answer the requests.
+    fn with(&self, service: Service) -> Arc<Shared> {
+        assert!(self.0.service.set(Arc::new(service)).is_ok(), "it has started already");
+        Arc::clone(&self.0)
+    }
+
+    pub(crate) fn service(&self) -> &Service {
+        self.0.service()
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.0.limits
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        self.0.phase()
+    }
+
+    /// How many connections are open.
+    pub(crate) fn connections(&self) -> usize {
+        self.0.connections()
+    }
+
+    #[cfg(test)]
+    /// Has each response close its connection from now on. [`Acceptor::stop`] begins with this.
+    pub(crate) fn stop(&self) {
+        self.0.set_phase(Phase::Stopping);
+    }
+
+    /// Has [`Worker::wait`] of this worker return, now or at its next call.
+    pub(crate) fn notify(&self, worker: usize) {
+        self.0.workers[worker].inbox.wake();
+    }
 }

@@ -10,22 +10,25 @@ mod page;
 mod policy;
 mod respond;
 mod token;
+mod watches;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
 pub(crate) use policy::limits;
 pub(crate) use token::{LoadedTokens, Tokens, only_token};
+pub(crate) use watches::{Watch, Watches, change_listener};
 
 use crate::follow_status::FollowStatus;
 use crate::http::Response;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::representation::Representation;
+use crate::server::Handle;
 use crate::store::{Change, Store};
 
-/// What requests are answered from. The server uses the same options, list, metrics and state.
+/// What requests are answered from. The server uses the same options, list and metrics.
 pub(crate) struct Service {
     pub(crate) options: Arc<Options>,
     pub(crate) store: Store,
@@ -34,7 +37,14 @@ pub(crate) struct Service {
     /// The service whose list this one has, if it follows one.
     followed: Option<Arc<FollowStatus>>,
     pub(crate) metrics: Metrics,
-    pub(crate) state: Arc<ServerState>,
+    /// The server that asks.
+    pub(crate) server: Handle,
+    /// Which requests wait for a change, by the number of the worker.
+    pub(crate) watches: Vec<Arc<Watches>>,
+    /// Whether requests for foreign host names are refused, by the number of the listener.
+    checks_host: Vec<bool>,
+    /// By the number of the worker: whether it has still to show that it is not stuck.
+    pings: Box<[AtomicBool]>,
     /// The OpenAPI document, with the base path in it.
     openapi: Arc<Representation>,
     page: Arc<Representation>,
@@ -48,20 +58,67 @@ impl Service {
         store: Store,
         tokens: Option<Tokens>,
         followed: Option<Arc<FollowStatus>>,
-        state: Arc<ServerState>,
+        server: Handle,
+        watches: Vec<Arc<Watches>>,
+        checks_host: Vec<bool>,
     ) -> Self {
-        let metrics = Metrics::new(state.workers.len());
+        let metrics = Metrics::new(watches.len());
+        let pings = watches.iter().map(|_| AtomicBool::new(false)).collect();
         let openapi = openapi::openapi(&options.base_path);
         let (page, page_files) = (page::page(&options), page::files());
-        Self { options, store, tokens, followed, metrics, state, openapi, page, page_files }
+        Self {
+            options,
+            store,
+            tokens,
+            followed,
+            metrics,
+            server,
+            watches,
+            checks_host,
+            pings,
+            openapi,
+            page,
+            page_files,
+        }
+    }
+
+    /// How many requests wait for a change.
+    fn waiting(&self) -> usize {
+        self.watches.iter().map(|watches| watches.count()).sum()
+    }
+
+    /// Has all requests that wait decided again.
+    pub(crate) fn decide_all_again(&self) {
+        for (worker, watches) in self.watches.iter().enumerate() {
+            watches.mark_all();
+            self.server.notify(worker);
+        }
+    }
+
+    /// Has each worker call [`Service::heard`].
+    pub(crate) fn ping(&self) {
+        for (worker, ping) in self.pings.iter().enumerate() {
+            ping.store(true, Relaxed);
+            self.server.notify(worker);
+        }
+    }
+
+    /// Notes that a worker is not stuck.
+    pub(crate) fn heard(&self, worker: usize) {
+        self.pings[worker].store(false, Relaxed);
+    }
+
+    /// Whether a worker has not answered the last [`Service::ping`].
+    pub(crate) fn misses_one(&self) -> bool {
+        self.pings.iter().any(|ping| ping.load(Relaxed))
     }
 }
 
 /// What the server knows of a request besides its bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct RequestContext {
-    /// Whether a request for a foreign host name is refused.
-    pub(crate) checks_host: bool,
+    /// The number of the listener that has accepted its connection.
+    pub(crate) listener: usize,
     pub(crate) thread: Thread,
 }
 
@@ -101,69 +158,6 @@ pub(crate) enum Subject {
     List,
     /// The first color of this name.
     Color(Arc<str>),
-}
-
-/// What the server is doing, and how many connections each worker has. The server sets this and
-/// decides by it; `/health` and `/metrics` report it.
-pub(crate) struct ServerState {
-    phase: AtomicU8,
-    /// By the number of the worker.
-    pub(crate) workers: Box<[WorkerConnections]>,
-    /// The connection limit.
-    pub(crate) connections_max: usize,
-}
-
-/// What the server is doing, as far as clients notice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
-    Serving,
-    /// There are more connections than [`ServerState::connections_max`]: each response closes its
-    /// connection, and connections that have stalled are closed to make room.
-    AboveLimit,
-    /// Each response closes its connection, and `/health` says so.
-    Stopping,
-}
-
-/// One worker's numbers, on cache lines of their own: processors fetch these in pairs of 64 bytes.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub(crate) struct WorkerConnections {
-    /// Open connections, those in the inbox included. The accept loop adds them, and the worker
-    /// subtracts them.
-    pub(crate) open: AtomicUsize,
-    /// Requests that wait for a change of the list or of a color. If 0, no change wakes the worker.
-    pub(crate) waiting: AtomicUsize,
-}
-
-impl ServerState {
-    pub(crate) fn new(workers: usize, connections_max: usize) -> Arc<Self> {
-        let phase = AtomicU8::new(Phase::Serving as u8);
-        let workers = (0..workers).map(|_| WorkerConnections::default()).collect();
-        Arc::new(Self { phase, workers, connections_max })
-    }
-
-    pub(crate) fn phase(&self) -> Phase {
-        match self.phase.load(Relaxed) {
-            0 => Phase::Serving,
-            1 => Phase::AboveLimit,
-            _ => Phase::Stopping,
-        }
-    }
-
-    /// For the accept loop alone.
-    pub(crate) fn set_phase(&self, phase: Phase) {
-        self.phase.store(phase as u8, Relaxed);
-    }
-
-    /// How many connections are open.
-    pub(crate) fn connections(&self) -> usize {
-        self.workers.iter().map(|worker| worker.open.load(Relaxed)).sum()
-    }
-
-    /// How many requests wait for a change.
-    pub(crate) fn waiting(&self) -> usize {
-        self.workers.iter().map(|worker| worker.waiting.load(Relaxed)).sum()
-    }
 }
 
 #[cfg(test)]

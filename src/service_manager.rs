@@ -6,7 +6,6 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::process;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -68,33 +67,36 @@ pub(crate) struct Watchdog {
     heartbeat: Option<Duration>,
     /// When the next heartbeat is due, or the next look after one was withheld.
     due: Instant,
-    /// With every heartbeat, each worker is sent a clone, which it drops when it reads its mail. As
-    /// long as there are clones, a worker is late.
-    ping: Arc<()>,
 }
 
 impl Watchdog {
     pub(crate) fn from_env(now: Instant) -> Self {
         let heartbeat = heartbeat(variable);
-        Self { heartbeat, due: now + heartbeat.unwrap_or_default(), ping: Arc::default() }
+        Self { heartbeat, due: now + heartbeat.unwrap_or_default() }
     }
 
-    /// Sends a heartbeat if one is due. Withholds it if a worker still has the last ping, or if the
-    /// save under way has taken longer (`save_time`) than the time between heartbeats. `send` has
-    /// to send each worker a clone of the ping. Call this on every pass of the accept loop.
-    pub(crate) fn tick(&mut self, now: Instant, save_time: Duration, send: impl FnOnce(&Arc<()>)) {
-        let Some(heartbeat) = self.heartbeat.filter(|_| now >= self.due) else { return };
-        if Arc::strong_count(&self.ping) > 1 || save_time > heartbeat {
+    /// Sends a heartbeat if one is due; then returns true, and each thread that has to show that it
+    /// is not stuck is to be asked to. Withholds it if one has not done so since the last heartbeat
+    /// (`is_late`), or if the save under way has taken longer (`save_time`) than the time between
+    /// heartbeats. Call this on every pass of the loop on the main thread.
+    pub(crate) fn tick(
+        &mut self,
+        now: Instant,
+        save_time: Duration,
+        is_late: impl FnOnce() -> bool,
+    ) -> bool {
+        let Some(heartbeat) = self.heartbeat.filter(|_| now >= self.due) else { return false };
+        if is_late() || save_time > heartbeat {
             self.due = now + heartbeat.min(LATE_TIME);
-            return;
+            return false;
         }
-        send(&self.ping);
         self.due = now + heartbeat;
         // The first READY may have been dropped. If it was not, the manager ignores this one.
         tell("READY=1\nWATCHDOG=1\n");
+        true
     }
 
-    /// How long the accept loop may wait for the next tick; `None` without a watchdog.
+    /// How long the main thread may wait for the next tick; `None` without a watchdog.
     pub(crate) fn poll_timeout(&self, now: Instant) -> Option<Duration> {
         self.heartbeat.map(|_| self.due.saturating_duration_since(now))
     }
@@ -135,22 +137,19 @@ mod tests {
         let start = Instant::now();
         let heartbeat = Duration::from_secs(30);
         let due = start + heartbeat;
-        let mut watchdog = Watchdog { heartbeat: Some(heartbeat), due, ping: Arc::default() };
+        let mut watchdog = Watchdog { heartbeat: Some(heartbeat), due };
         assert_eq!(watchdog.poll_timeout(start), Some(heartbeat));
         let no_save = Duration::ZERO;
-        let mut threads = Vec::new();
-        watchdog.tick(start + heartbeat / 2, no_save, |_| panic!("it is not due"));
-        watchdog.tick(due, no_save, |ping| threads = vec![Arc::clone(ping); 2]);
-        threads.pop();
-        watchdog.tick(start + 2 * heartbeat, no_save, |_| panic!("one has not answered"));
-        assert_eq!(watchdog.poll_timeout(start + 2 * heartbeat), Some(LATE_TIME));
-        threads.pop();
-        watchdog.due = start + 2 * heartbeat;
-        watchdog.tick(start + 2 * heartbeat, 2 * heartbeat, |_| panic!("a save hangs"));
-        let mut is_asked = false;
-        watchdog.tick(start + 2 * heartbeat + LATE_TIME, no_save, |_| is_asked = true);
-        assert!(is_asked);
-        assert_eq!(watchdog.poll_timeout(start + 2 * heartbeat + LATE_TIME), Some(heartbeat));
+        let nobody_asks = || panic!("it is not due");
+        assert!(!watchdog.tick(start + heartbeat / 2, no_save, nobody_asks));
+        assert!(watchdog.tick(due, no_save, || false));
+        let second = start + 2 * heartbeat;
+        assert!(!watchdog.tick(second, no_save, || true), "one has not answered");
+        assert_eq!(watchdog.poll_timeout(second), Some(LATE_TIME));
+        watchdog.due = second;
+        assert!(!watchdog.tick(second, 2 * heartbeat, || false), "a save hangs");
+        assert!(watchdog.tick(second + LATE_TIME, no_save, || false));
+        assert_eq!(watchdog.poll_timeout(second + LATE_TIME), Some(heartbeat));
         assert_eq!(Watchdog { heartbeat: None, ..watchdog }.poll_timeout(start), None);
     }
 }

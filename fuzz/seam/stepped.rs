@@ -14,9 +14,9 @@ use super::connection::{Connection, Event, Next};
 use super::inbox::{Mail, NewConnection};
 use super::limits::Quota;
 use super::loop_context::LoopContext;
-use super::{Shared, WorkerHandle};
+use super::{Handle, Shared};
 use crate::options::{AccessLog, BasePath, Options};
-use crate::service::{ServerState, Service, Tokens, limits};
+use crate::service::{Service, Tokens, limits};
 use crate::store::{Store, json};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,7 +33,6 @@ static POOL: LazyLock<ThreadPool> = LazyLock::new(|| ThreadPool::new(1));
 pub struct SteppedConnection {
     connection: Connection,
     shared: Arc<Shared>,
-    worker: WorkerHandle,
     /// The event that comes next.
     event: Event,
 }
@@ -75,29 +74,32 @@ impl SteppedConnection {
         }
         let colors = json::from_list(list).expect("these are colors");
         let store = Store::in_memory(colors, Box::new(|_| ()));
-        let state = ServerState::new(1, 10);
-        let worker = WorkerHandle::all(&state).expect("the system has an eventfd").remove(0);
         let limits = limits(&options, 10, MEMORY_MAX);
-        let shared =
-            Arc::new(Shared::new(Service::new(options.into(), store, tokens, None, state), limits));
+        let server = Handle::new(1, limits).expect("the system has an eventfd");
+        let checks_host = vec![access == Access::Strict];
+        let (handle, watches) = (server.clone(), vec![Arc::default()]);
+        let service =
+            Service::new(options.into(), store, tokens, None, handle, watches, checks_host);
+        let shared = server.with(service);
         let quota = Quota::new(Arc::clone(&shared), 0);
-        let checks_host = access == Access::Strict;
-        let accepted = NewConnection { socket: socket.into(), peer: None, checks_host, quota };
+        let accepted = NewConnection { socket: socket.into(), peer: None, listener: 0, quota };
         let connection = Connection::new(accepted, Instant::now());
-        Self { connection, shared, worker, event: Event::Socket }
+        Self { connection, shared, event: Event::Socket }
     }
 
     pub fn step(&mut self) -> Step {
         let mut scratch = [0; 8192];
         let now = Instant::now();
-        let context =
-            &mut LoopContext::new(&self.shared, &self.worker, &POOL, now, "", &mut scratch);
+        let context = &mut LoopContext::new(&self.shared, 0, &POOL, now, "", &mut scratch);
         context.id = 1;
         let mut next =
             self.connection.handle_event(replace(&mut self.event, Event::Socket), context);
         loop {
             POOL.join();
-            let Some(Mail::FromPool(_, decision)) = self.worker.inbox.take().pop() else { break };
+            let Some(Mail::FromPool(_, decision)) = self.shared.workers[0].inbox.take().pop()
+            else {
+                break;
+            };
             next = self.connection.handle_decision(decision, context);
         }
         match next {
@@ -106,7 +108,7 @@ impl SteppedConnection {
             Next::Epoll(EventFlags::OUT) => return Step::Room,
             Next::Epoll(EventFlags::IN) if self.is_readable() => {}
             // Nobody changes the list meanwhile, so the wait ends by its time.
-            Next::Epoll(EventFlags::IN) if self.shared.service.state.waiting() > 0 => {
+            Next::Epoll(EventFlags::IN) if self.shared.service().watches[0].count() > 0 => {
                 self.event = Event::Overdue;
             }
             Next::Epoll(EventFlags::IN) => return Step::Bytes,

@@ -19,13 +19,14 @@ use rustix::event::epoll::EventFlags;
 
 use self::pending::Pending;
 use self::sending::{OVERLOADED, TIMED_OUT};
+use super::Phase;
 use super::inbox::NewConnection;
 use super::limits::{Limits, Quota, Reading};
 use super::loop_context::LoopContext;
 use super::output::Output;
 use super::policy::{Arrival, Closing};
 use crate::http::{Parser, ProtocolError};
-use crate::service::{Decision, Phase};
+use crate::service::Decision;
 
 /// Bytes received at a time, unless more bytes of a content are missing. A request of curl has 84.
 const RECEIVE_BYTES: usize = 4096;
@@ -122,8 +123,8 @@ pub(super) struct Connection {
     pub(super) socket: OwnedFd,
     /// The other end's address, if it is a TCP connection.
     peer: Option<SocketAddr>,
-    /// Requests for foreign host names are refused.
-    checks_host: bool,
+    /// The number of the listener that has accepted the connection.
+    listener: usize,
     parser: Parser,
     pub(super) output: Output,
     state: State,
@@ -137,11 +138,11 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) fn new(accepted: NewConnection, now: Instant) -> Self {
-        let NewConnection { socket, peer, checks_host, quota } = accepted;
+        let NewConnection { socket, peer, listener, quota } = accepted;
         Self {
             socket,
             peer,
-            checks_host,
+            listener,
             parser: Parser::new(peer.is_none()),
             output: Output::default(),
             state: State::Receiving { since: now },
@@ -258,7 +259,7 @@ impl Connection {
         let Self {
             socket: _,
             peer: _,
-            checks_host: _,
+            listener: _,
             parser,
             output,
             state,
@@ -341,16 +342,16 @@ impl Connection {
 
     fn arrival(&self, context: &LoopContext<'_>) -> Arrival {
         Arrival {
-            worker: context.worker.number,
+            worker: context.worker,
             peer: self.peer,
-            checks_host: self.checks_host,
+            listener: self.listener,
             received_at: self.received_at,
         }
     }
 
     /// Tells that the connection is closed, or about to be, and why.
     pub(super) fn note(&self, reason: Closing, context: &LoopContext<'_>) {
-        context.shared.policy.closed(self.arrival(context), reason);
+        context.shared.policy().closed(self.arrival(context), reason);
     }
 
     fn close(&self, reason: Closing, context: &LoopContext<'_>) -> Transition {
@@ -396,7 +397,7 @@ impl Connection {
                     // A refusal by the head comes first, however much of the content has arrived.
                     let arrival = self.arrival(context);
                     if let Some(request) = self.parser.new_head()
-                        && let Err(refusal) = context.shared.policy.admit(request, arrival)
+                        && let Err(refusal) = context.shared.policy().admit(request, arrival)
                     {
                         let is_head = request.is_head();
                         return self.refuse(is_head, refusal, context);
@@ -419,12 +420,12 @@ impl Connection {
             let counted_bytes = context.shared.limits.counted_bytes(&request);
             if self.quota.would_exceed(counted_bytes + self.output.memory()) {
                 // As for a request that comes in parts, the head decides first.
-                return match context.shared.policy.admit(&request, self.arrival(context)) {
+                return match context.shared.policy().admit(&request, self.arrival(context)) {
                     Err(refusal) => self.refuse(request.is_head(), refusal, context),
                     Ok(()) => self.refuse_for_memory(Some(&request), context),
                 };
             }
-            match context.decide(&request, self.checks_host) {
+            match context.decide(&request, self.listener) {
                 // The head refuses the request. The client sees the same as above, where its
                 // content has not arrived.
                 Decision::Refuse(refusal) if request.has_content => {

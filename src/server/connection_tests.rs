@@ -10,8 +10,8 @@ use threadpool::ThreadPool;
 use super::*;
 use crate::options::Options;
 use crate::server::inbox::Mail;
-use crate::server::{Shared, WorkerHandle, change_listener};
-use crate::service::{ServerState, Service, limits};
+use crate::server::{Handle, Shared};
+use crate::service::{Service, change_listener, limits};
 use crate::store::{Action, Change, Color, ColorList, Store};
 
 /// A connection and the other end of its socket.
@@ -19,7 +19,6 @@ struct Pair {
     connection: Connection,
     client: UnixStream,
     shared: Arc<Shared>,
-    worker: WorkerHandle,
     pool: ThreadPool,
     /// When the connection was made.
     start: Instant,
@@ -34,24 +33,23 @@ impl Pair {
         let colors = ColorList::from_iter([Color::new("red", value)]);
         let options = Options { max_body: 1_000, ..Options::default() };
         let limits = limits(&options, 10, 10_000);
-        let state = ServerState::new(1, 10);
-        let workers = WorkerHandle::all(&state).unwrap();
-        let store = Store::in_memory(colors, change_listener(&workers));
-        let worker = workers[0].clone();
-        let shared =
-            Arc::new(Shared::new(Service::new(options.into(), store, None, None, state), limits));
+        let server = Handle::new(1, limits).unwrap();
+        let watches = vec![Arc::default()];
+        let store = Store::in_memory(colors, change_listener(&server, &watches));
+        let (handle, options) = (server.clone(), options.into());
+        let service = Service::new(options, store, None, None, handle, watches, vec![false]);
+        let shared = server.with(service);
         let (client, socket) = UnixStream::pair().unwrap();
         let start = Instant::now();
         let quota = Quota::new(Arc::clone(&shared), 0);
-        let accepted =
-            NewConnection { socket: socket.into(), peer: None, checks_host: false, quota };
+        let accepted = NewConnection { socket: socket.into(), peer: None, listener: 0, quota };
         let connection = Connection::new(accepted, start);
         let (pool, phase) = (ThreadPool::new(1), Phase::Serving);
-        Self { connection, client, shared, worker, pool, start, now: 0, phase }
+        Self { connection, client, shared, pool, start, now: 0, phase }
     }
 
     fn store(&self) -> &Store {
-        &self.shared.service.store
+        &self.shared.service().store
     }
 
     fn with_context<T>(
@@ -60,8 +58,8 @@ impl Pair {
     ) -> T {
         let now = self.start + Duration::from_secs(self.now);
         let mut scratch = [0; 8192];
-        let (shared, worker, pool) = (&self.shared, &self.worker, &self.pool);
-        let context = &mut LoopContext::new(shared, worker, pool, now, "", &mut scratch);
+        let (shared, pool) = (&self.shared, &self.pool);
+        let context = &mut LoopContext::new(shared, 0, pool, now, "", &mut scratch);
         context.id = 1;
         context.phase = self.phase;
         work(&mut self.connection, context)
@@ -187,7 +185,7 @@ fn what_is_overdue_is_told_closed_and_counted_by_its_state() {
         let event = if is_evicted { Event::Evicted } else { Event::Overdue };
         assert_eq!(pair.handle_event(event), next, "{name} {is_evicted}");
         assert_eq!(pair.received(), responses, "{name} {is_evicted}");
-        let counters = &pair.shared.service.metrics.workers[0];
+        let counters = &pair.shared.service().metrics.workers[0];
         for reason in Closing::ALL {
             let count = u64::from(counted == Some(reason));
             assert_eq!(counters.closed(reason).get(), count, "{name} {is_evicted} {reason:?}");
@@ -289,7 +287,7 @@ fn a_change_before_the_wait_is_not_missed() {
     let mut parser = Parser::default();
     parser.append(text.as_bytes());
     let request = parser.next_request(0).unwrap().unwrap();
-    let next = pair.with_context(|_, context| context.decide(&request, false));
+    let next = pair.with_context(|_, context| context.decide(&request, 0));
     assert!(matches!(next, Decision::WaitForChange { .. }), "the tag is current");
     pair.change_red("2");
     let begin = |connection: &mut Connection, context: &mut LoopContext<'_>| {
@@ -318,7 +316,9 @@ fn a_wait_for_a_long_list_that_has_changed_does_not_end_without_an_answer() {
     pair.change_red(&(long.clone() + "y"));
     assert_eq!(pair.handle_event(Event::Evicted), Next::Epoll(EventFlags::IN));
     pair.pool.join();
-    let Some(Mail::FromPool(_, decision)) = pair.worker.inbox.take().pop() else { panic!("none") };
+    let Some(Mail::FromPool(_, decision)) = pair.shared.workers[0].inbox.take().pop() else {
+        panic!("none")
+    };
     pair.phase = Phase::AboveLimit;
     let next =
         pair.with_context(|connection, context| connection.handle_decision(decision, context));
@@ -388,7 +388,7 @@ fn a_connection_that_ends_before_its_change_is_submitted_submits_none() {
     (pair.client, _) = UnixStream::pair().unwrap();
     assert_eq!(pair.handle_event(Event::Socket), Next::Close);
     pair.pool.join();
-    assert!(pair.worker.inbox.take().is_empty());
+    assert!(pair.shared.workers[0].inbox.take().is_empty());
 }
 
 #[test]
@@ -427,7 +427,7 @@ fn a_client_that_reads_what_is_old_is_closed_when_memory_is_short() {
         pair.shared.read_bytes.fetch_add(others_bytes, Relaxed);
         assert_eq!(pair.deadline(Phase::Serving), Some(deadline));
         assert_eq!(pair.handle_event(Event::Overdue), next);
-        let closed = pair.shared.service.metrics.workers[0].closed(Closing::OldContent).get();
+        let closed = pair.shared.service().metrics.workers[0].closed(Closing::OldContent).get();
         assert_eq!(closed, u64::from(next == Next::Close));
     }
 }

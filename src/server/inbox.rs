@@ -4,7 +4,7 @@ use std::io;
 use std::mem::take;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -19,17 +19,13 @@ pub(super) struct Inbox {
 }
 
 pub(super) enum Mail {
-    /// From the accept loop.
+    /// From the acceptor.
     NewConnection(NewConnection),
     /// From the pool, for the connection with this id.
     FromPool(u64, Decision),
     /// From the writer, for the connection with this id: what came of a change, or why it could not
     /// be saved.
     Outcome(u64, Result<Outcome, StorageError>),
-    /// From the accept loop: the token of a request that waits may not be valid any more.
-    TokensChanged,
-    /// From the accept loop. The worker drops it, which shows that the worker is not stuck.
-    Ping(Arc<()>),
 }
 
 /// A connection that its worker has not taken yet.
@@ -37,8 +33,8 @@ pub(super) struct NewConnection {
     pub(super) socket: OwnedFd,
     /// The other end's address, if it is a TCP connection.
     pub(super) peer: Option<SocketAddr>,
-    /// Requests for foreign host names are refused.
-    pub(super) checks_host: bool,
+    /// The number of the listener that has accepted it.
+    pub(super) listener: usize,
     pub(super) quota: Quota,
 }
 

@@ -147,7 +147,7 @@ pub(super) struct Quota {
 
 impl Quota {
     pub(super) fn new(shared: Arc<Shared>, worker: usize) -> Self {
-        shared.service.state.workers[worker].open.fetch_add(1, Relaxed);
+        shared.workers[worker].open.fetch_add(1, Relaxed);
         Self { shared, worker, memory: 0 }
     }
 
@@ -175,7 +175,7 @@ impl Quota {
 impl Drop for Quota {
     fn drop(&mut self) {
         self.set_memory(0);
-        self.shared.service.state.workers[self.worker].open.fetch_sub(1, Relaxed);
+        self.shared.workers[self.worker].open.fetch_sub(1, Relaxed);
     }
 }
 

@@ -17,6 +17,7 @@ use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
 use crate::file_id::FileId;
 use crate::options::Endpoint;
+use crate::options::Options;
 
 /// Length of the kernel's queue of connections that are not accepted yet. The kernel caps it at
 /// `net.core.somaxconn`, 4,096 by default.
@@ -39,11 +40,11 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// The next connection, with the address of the client if it is a TCP connection. `WouldBlock`
-    /// when there is none.
-    pub(super) fn accept(&self) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
-        let (socket, peer) = SockRef::from(self).accept()?;
-        Ok((socket.into(), peer.as_socket()))
+    /// Whether requests for foreign host names are refused: where DNS rebinding may reach the
+    /// service. That is on loopback addresses, and, with --allow-host, on open ones, which a
+    /// container may publish on such an address.
+    pub(crate) fn checks_host(&self, options: &Options) -> bool {
+        self.endpoint.is_loopback() || (self.endpoint.is_open() && !options.allow_host.is_empty())
     }
 
     /// Removes the socket file, if this process created one. Connections in the kernel's queue can

@@ -13,16 +13,17 @@ use threadpool::ThreadPool;
 use tiny_http::StatusCode;
 
 use super::inbox::Mail;
-use super::{Shared, WorkerHandle};
+use super::{Phase, Shared};
 use crate::http::{Request, Response};
 use crate::metrics::WorkerCounters;
-use crate::service::{Decision, Phase, RequestContext, Service, Thread};
+use crate::service::{Decision, RequestContext, Service, Thread, Watches};
 use crate::store::Change;
 
 /// What a connection needs of its worker in one pass of the event loop.
 pub(super) struct LoopContext<'a> {
     pub(super) shared: &'a Arc<Shared>,
-    pub(super) worker: &'a WorkerHandle,
+    /// The number of the worker.
+    pub(super) worker: usize,
     pub(super) pool: &'a ThreadPool,
     /// The id of the connection that is served.
     pub(super) id: u64,
@@ -44,13 +45,13 @@ pub(super) struct LoopContext<'a> {
 impl<'a> LoopContext<'a> {
     pub(super) fn new(
         shared: &'a Arc<Shared>,
-        worker: &'a WorkerHandle,
+        worker: usize,
         pool: &'a ThreadPool,
         now: Instant,
         date: &'a str,
         scratch: &'a mut [u8],
     ) -> Self {
-        let phase = shared.service.state.phase();
+        let phase = shared.phase();
         Self {
             shared,
             worker,
@@ -67,7 +68,11 @@ impl<'a> LoopContext<'a> {
 
     /// The worker's counters.
     pub(super) fn counters(&self) -> &'a WorkerCounters {
-        &self.shared.service.metrics.workers[self.worker.number]
+        &self.shared.service().metrics.workers[self.worker]
+    }
+
+    pub(super) fn watches(&self) -> &'a Arc<Watches> {
+        &self.shared.service().watches[self.worker]
     }
 
     /// Receives as many bytes as are there, up to this many and to the length of the buffer.
@@ -83,9 +88,9 @@ impl<'a> LoopContext<'a> {
     }
 
     /// Asks the service what to do next with a request.
-    pub(super) fn decide(&self, request: &Request, checks_host: bool) -> Decision {
-        let context = RequestContext { checks_host, thread: Thread::Worker };
-        catch_panic(|| self.shared.service.decide(request, context))
+    pub(super) fn decide(&self, request: &Request, listener: usize) -> Decision {
+        let context = RequestContext { listener, thread: Thread::Worker };
+        catch_panic(|| self.shared.service().decide(request, context))
     }
 
     /// Has the pool make an answer that takes long, and post it as [`Mail::FromPool`].
@@ -94,11 +99,10 @@ impl<'a> LoopContext<'a> {
         question: impl FnOnce(&Service) -> Decision + Send + 'static,
     ) {
         let shared = Arc::clone(self.shared);
-        let inbox = Arc::clone(&self.worker.inbox);
-        let id = self.id;
+        let (worker, id) = (self.worker, self.id);
         self.pool.execute(move || {
-            let decision = catch_panic(|| question(&shared.service));
-            inbox.post(Mail::FromPool(id, decision));
+            let decision = catch_panic(|| question(shared.service()));
+            shared.workers[worker].inbox.post(Mail::FromPool(id, decision));
         });
     }
 }

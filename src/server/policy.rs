@@ -17,8 +17,8 @@ pub(crate) struct Arrival {
     pub(crate) worker: usize,
     /// The other end's address, if it is a TCP connection.
     pub(crate) peer: Option<SocketAddr>,
-    /// Requests for foreign host names are refused.
-    pub(crate) checks_host: bool,
+    /// The number of the listener that has accepted the connection.
+    pub(crate) listener: usize,
     /// When the pass began in which the last bytes were received, or in which the wait for a change
     /// ended. The application is not to blame for the time before that.
     pub(crate) received_at: Instant,

@@ -18,9 +18,9 @@ use super::connection::{Connection, Event, Next};
 use super::inbox::Mail;
 use super::loop_context::LoopContext;
 use super::policy::Closing;
-use super::{Shared, WorkerHandle};
+use super::{Phase, Shared};
 use crate::http::Date;
-use crate::service::Phase;
+use crate::service::Watches;
 use crate::store::Deliver;
 
 /// Time between two looks at all deadlines, unless an event brings the next look forward. So a
@@ -65,7 +65,8 @@ struct Entry {
 
 pub(super) struct Worker {
     shared: Arc<Shared>,
-    handle: WorkerHandle,
+    /// From 0 on.
+    number: usize,
     /// Each worker, the writer, the watch and the follower keep one thread of the pool for good. The
     /// thread that is left makes the answers that take long, one after the other.
     pool: ThreadPool,
@@ -92,16 +93,17 @@ fn enqueue(queue: &mut VecDeque<(u64, Event)>, id: u64, entry: &mut Entry, event
 }
 
 impl Worker {
-    pub(super) fn new(
-        shared: Arc<Shared>,
-        handle: WorkerHandle,
-        pool: ThreadPool,
-    ) -> io::Result<Self> {
+    pub(super) fn new(shared: Arc<Shared>, number: usize, pool: ThreadPool) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, &handle.inbox.eventfd, EventData::new_u64(INBOX), EventFlags::IN)?;
+        epoll::add(
+            &epoll,
+            &shared.workers[number].inbox.eventfd,
+            EventData::new_u64(INBOX),
+            EventFlags::IN,
+        )?;
         Ok(Self {
             shared,
-            handle,
+            number,
             pool,
             epoll,
             connections: BTreeMap::new(),
@@ -119,17 +121,17 @@ impl Worker {
         while catch_unwind(AssertUnwindSafe(|| self.serve_all())).is_err() {
             self.connections.clear();
             // A change wakes the worker only if there are no marks yet, so remove these.
-            self.handle.watches.take_affected();
+            self.watches().take_affected();
         }
     }
 
     fn serve_all(&mut self) {
-        let inbox = Arc::clone(&self.handle.inbox);
+        let (of_deliver, number) = (Arc::clone(&self.shared), self.number);
         let deliver: Arc<Deliver> = Arc::new(move |outcomes| {
+            let inbox = &of_deliver.workers[number].inbox;
             inbox.post_all(outcomes.into_iter().map(|(id, outcome)| Mail::Outcome(id, outcome)));
         });
         let shared = Arc::clone(&self.shared);
-        let handle = self.handle.clone();
         let pool = self.pool.clone();
         let mut scratch = vec![0; RECEIVE_BYTES_MAX];
         let mut events = Vec::with_capacity(EVENTS_PER_PASS);
@@ -139,9 +141,10 @@ impl Worker {
         let mut phase = Phase::Serving;
         loop {
             self.wait(&mut events, last_pass_end);
+            shared.service().heard(number);
             let now = Instant::now();
             let date = date.at(now);
-            let mut context = LoopContext::new(&shared, &handle, &pool, now, date, &mut scratch);
+            let mut context = LoopContext::new(&shared, number, &pool, now, date, &mut scratch);
             self.serve_pass(&events, &mut context);
             // Deadlines are compared with the end of the previous pass, not with now. What had
             // arrived by then has been served or is queued, so a slow worker times out no client
@@ -160,7 +163,7 @@ impl Worker {
                 self.end_overdue(caught_up, &mut context);
             }
             if !context.changes.is_empty() {
-                shared.service.store.submit(take(&mut context.changes), &deliver);
+                shared.service().store.submit(take(&mut context.changes), &deliver);
             }
             let end = Instant::now();
             context.counters().immediate.observe_each(context.answered, end - now);
@@ -199,15 +202,17 @@ impl Worker {
         self.serve_queued(context);
     }
 
+    fn watches(&self) -> &Watches {
+        &self.shared.service().watches[self.number]
+    }
+
     fn open_inbox(&mut self) {
-        self.mail.extend(self.handle.inbox.take());
-        self.queue_all(self.handle.watches.take_affected(), Event::Turn);
+        self.mail.extend(self.shared.workers[self.number].inbox.take());
+        self.queue_all(self.watches().take_affected(), Event::Turn);
     }
 
     fn serve_mail(&mut self, mail: Mail, context: &mut LoopContext<'_>) {
         match mail {
-            Mail::Ping(ping) => drop(ping),
-            Mail::TokensChanged => self.queue_all(self.handle.watches.all(), Event::Turn),
             // If the connection is closed by now, an answer or an outcome is dropped. The change
             // that was made stands.
             Mail::FromPool(id, decision) => {
@@ -313,7 +318,7 @@ impl Worker {
         if let Err(error) = watched {
             entry.connection.note(Closing::NoRoom, context);
             self.connections.remove(&id);
-            context.shared.policy.trouble(format_args!(
+            context.shared.policy().trouble(format_args!(
                 "closed a connection: epoll does not take its socket: {error}"
             ));
         }
@@ -347,7 +352,7 @@ impl Worker {
         if matches!(guard, Err(TryLockError::WouldBlock)) {
             return;
         }
-        let share = context.shared.excess().div_ceil(context.shared.service.state.workers.len());
+        let share = context.shared.excess().div_ceil(context.shared.workers.len());
         let connections = self.connections.iter();
         let mut stalled: Vec<(Instant, u64)> = connections
             // One in the run queue gets no event before its turn.

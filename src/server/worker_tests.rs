@@ -8,23 +8,23 @@ use super::super::inbox::NewConnection;
 use super::super::limits::{Quota, Reading};
 use super::*;
 use crate::options::Options;
-use crate::server::{Shared, SharedContent, change_listener};
-use crate::service::{ServerState, Service, Subject, limits};
+use crate::server::{Handle, SharedContent};
+use crate::service::{Service, Subject, change_listener, limits};
 use crate::store::{Action, Change, Color, ColorJson, ColorList, Store};
 
 /// A worker without a thread, of a service with one color.
 fn worker(value: &str) -> Worker {
     let colors = ColorList::from_iter([Color::new("red", value)]);
-    let state = ServerState::new(2, 10);
-    let handles = WorkerHandle::all(&state).unwrap();
-    let store = Store::in_memory(colors, change_listener(&handles));
     let time = Duration::from_secs(10);
     let options =
         Options { request_timeout: time, keep_alive: time, max_body: 100, ..Options::default() };
     let limits = limits(&options, 10, 10_000);
-    let shared =
-        Arc::new(Shared::new(Service::new(options.into(), store, None, None, state), limits));
-    Worker::new(shared, handles[0].clone(), ThreadPool::new(1)).unwrap()
+    let server = Handle::new(2, limits).unwrap();
+    let watches = vec![Arc::default(), Arc::default()];
+    let store = Store::in_memory(colors, change_listener(&server, &watches));
+    let (handle, options) = (server.clone(), options.into());
+    let service = Service::new(options, store, None, None, handle, watches, vec![false]);
+    Worker::new(server.with(service), 0, ThreadPool::new(1)).unwrap()
 }
 
 /// A pass of the event loop at this time.
@@ -33,17 +33,17 @@ fn pass_at<T>(
     now: Instant,
     work: impl FnOnce(&mut Worker, &mut LoopContext<'_>) -> T,
 ) -> T {
-    let (shared, handle) = (Arc::clone(&worker.shared), worker.handle.clone());
+    let shared = Arc::clone(&worker.shared);
     let pool = worker.pool.clone();
     let mut scratch = [0; 8192];
-    work(worker, &mut LoopContext::new(&shared, &handle, &pool, now, "", &mut scratch))
+    work(worker, &mut LoopContext::new(&shared, 0, &pool, now, "", &mut scratch))
 }
 
 /// Passes a new connection to the worker.
 fn add(worker: &Worker, socket: UnixStream) {
     let quota = Quota::new(Arc::clone(&worker.shared), 0);
-    let accepted = NewConnection { socket: socket.into(), peer: None, checks_host: false, quota };
-    worker.handle.inbox.post(Mail::NewConnection(accepted));
+    let accepted = NewConnection { socket: socket.into(), peer: None, listener: 0, quota };
+    worker.shared.workers[0].inbox.post(Mail::NewConnection(accepted));
 }
 
 /// Sends requests on a connection of their own, and reads until it ends.
@@ -63,7 +63,7 @@ fn talk(worker: &mut Worker, requests: &str) -> String {
 fn a_panic_is_answered_with_500_and_the_requests_behind_it_as_well() {
     let mut worker = worker("#f00");
     // `/metrics` has the number of answers that took up to a second, a sum that overflows
-    let counters = &worker.shared.service.metrics.workers[0];
+    let counters = &worker.shared.service().metrics.workers[0];
     counters.immediate.observe_each(u64::MAX, Duration::ZERO);
     counters.immediate.observe(Duration::from_secs(1));
     let color = "{\"name\":\"red\",\"value\":\"#f00\"}\n";
@@ -123,11 +123,11 @@ fn what_only_its_readers_have_takes_limited_memory() {
     let change = |value: &str| {
         let update = Action::Update("red".to_owned(), Some(Color::new("red", value)));
         let change = Change::new(update, Default::default());
-        shared.service.store.submit_and_wait(change).unwrap().unwrap();
+        shared.service().store.submit_and_wait(change).unwrap().unwrap();
     };
     // each version has two clients, and its own content in their outputs
     let read = |number: usize| {
-        let (_, red) = shared.service.store.list.find("red").unwrap();
+        let (_, red) = shared.service().store.list.find("red").unwrap();
         let ColorJson::Long(json) = red.json else { panic!("it is long") };
         let content = [(); 2].map(|()| json.content());
         let second = Duration::from_secs(number as u64);
@@ -184,7 +184,7 @@ fn at_the_connection_limit_a_client_that_goes_on_reading_is_not_closed() {
     client.write_all(b"GET /colors/red HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     add(&worker, socket);
     wake(&mut worker);
-    worker.shared.service.state.set_phase(Phase::AboveLimit);
+    worker.shared.set_phase(Phase::AboveLimit);
     let _others: Vec<_> = (0..10).map(|_| Quota::new(Arc::clone(&worker.shared), 1)).collect();
     let end_overdue = |worker: &mut Worker, seconds: u32| {
         let now = Instant::now() + seconds * Duration::from_secs(1);
@@ -204,7 +204,7 @@ fn at_the_connection_limit_a_client_that_goes_on_reading_is_not_closed() {
     assert_eq!(
         (
             worker.connections.len(),
-            worker.shared.service.metrics.workers[0].closed(Closing::NoRoom).get()
+            worker.shared.service().metrics.workers[0].closed(Closing::NoRoom).get()
         ),
         (0, 1)
     );
@@ -220,15 +220,16 @@ fn a_connection_that_awaits_mail_is_never_in_the_run_queue() {
     wake(&mut worker);
     worker.pool.join();
     // as if the request had waited for a change before
-    let _watch = worker.handle.watches.add(Subject::List, 1, 0);
+    let _watch = worker.shared.service().watches[0].add(Subject::List, 1, 0);
     // the client sends more, the list changes, and time passes
     client.write_all(head.as_bytes()).unwrap();
-    worker.shared.service.state.set_phase(Phase::Stopping);
+    worker.shared.set_phase(Phase::Stopping);
     let late = Instant::now() + Duration::from_secs(1000);
     pass_at(&mut worker, late, |worker, context| {
         worker.serve(1, Event::Socket, context);
         worker.serve(1, Event::Evicted, context);
-        worker.serve_mail(Mail::TokensChanged, context);
+        worker.shared.service().decide_all_again();
+        worker.open_inbox();
         worker.end_overdue(late, context);
     });
     assert!(worker.connections[&1].connection.awaits_mail());
@@ -291,7 +292,7 @@ fn a_pass_ends_though_there_is_more_to_do() {
 fn a_list_that_is_replaced_twice_tells_who_waits_for_what_was_changed() {
     let mut worker = worker("0");
     let shared = Arc::clone(&worker.shared);
-    let list = &shared.service.store.list;
+    let list = &shared.service().store.list;
     let tag = list.find("red").unwrap().1.json.tag();
     let (mut client, socket) = UnixStream::pair().unwrap();
     client.set_nonblocking(true).unwrap();
@@ -304,7 +305,7 @@ fn a_list_that_is_replaced_twice_tells_who_waits_for_what_was_changed() {
         let colors = colors.iter().map(|(name, value)| Color::new(name, value));
         let replace = Action::ReplaceAll(colors.collect());
         let change = Change::new(replace, Default::default());
-        shared.service.store.submit_and_wait(change).unwrap().unwrap();
+        shared.service().store.submit_and_wait(change).unwrap().unwrap();
     };
     for (values, is_told) in [(["0", "0"], false), (["1", "0"], true)] {
         (0..2).for_each(|_| wake(&mut worker));
@@ -337,7 +338,7 @@ fn nobody_who_waits_is_forgotten() {
         wake(&mut worker);
         // the tags with which they wait
         let mut waiting: [Option<String>; 6] = Default::default();
-        let list = &shared.service.store.list;
+        let list = &shared.service().store.list;
         let tag_of = |target: &str| match target {
             "/colors" => list.version().list.envelope().tag().to_string(),
             _ => list.find("red").unwrap().1.json.tag().to_string(),
@@ -350,7 +351,7 @@ fn nobody_who_waits_is_forgotten() {
                     let color = Color::new("red", if random.bool() { "0" } else { "1" });
                     let action = Action::Update("red".to_owned(), Some(color));
                     let change = Change::new(action, Default::default());
-                    shared.service.store.submit_and_wait(change).unwrap().unwrap();
+                    shared.service().store.submit_and_wait(change).unwrap().unwrap();
                 }
                 _ => {
                     if sockets[client].read(&mut [0; 4096]).is_ok() {

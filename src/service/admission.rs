@@ -18,9 +18,9 @@ impl Service {
     pub(crate) fn admit<'a>(
         &self,
         request: &'a Request,
-        checks_host: bool,
+        listener: usize,
     ) -> Result<Operation<'a>, Response> {
-        origin::check(&self.options, request, checks_host)?;
+        origin::check(&self.options, request, self.checks_host[listener])?;
         let target = matcher::parse(&request.method, &request.target, &self.options.base_path)
             .map_err(|malformed| Response::error(StatusCode(400), malformed))?;
         self.find_operation(&target, request)

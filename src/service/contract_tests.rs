@@ -9,14 +9,19 @@ use tiny_http::{Method, StatusCode};
 
 use super::*;
 use crate::http::{Parser, Request, RequestFields};
-use crate::service::Phase;
+use crate::server::Handle;
 use crate::store::{Color, ColorList};
 
 impl Service {
     /// A service of these colors in memory with one worker.
     fn in_memory(colors: ColorList, options: Options, tokens: Option<Tokens>) -> Self {
         let store = Store::in_memory(colors, Box::new(|_| ()));
-        Self::new(options.into(), store, tokens, None, ServerState::new(1, 10))
+        {
+            let limits = limits(&options, 10, 10_000);
+            let server = Handle::new(1, limits).unwrap();
+            let (watches, checks_host) = (vec![Arc::default()], vec![false, true]);
+            Self::new(options.into(), store, tokens, None, server, watches, checks_host)
+        }
     }
 }
 
@@ -47,7 +52,7 @@ fn request(method: Method, target: &str, fields: RequestFields, content: &str) -
 
 fn respond(service: &Service, request: &Request) -> Response {
     let context = RequestContext {
-        checks_host: true,
+        listener: 1,
         thread: Thread::Pool { queued_at: std::time::Instant::now() },
     };
     match service.decide(request, context) {
@@ -214,7 +219,7 @@ fn health_is_ok_until_the_end() {
         json(&ask(&service, Method::Get, "/health", "")),
         concat!(r#"{"colors":3,"status":"ok","version":""#, env!("BUILD_VERSION"), r#""}"#)
     );
-    service.state.set_phase(Phase::Stopping);
+    service.server.stop();
     let response = ask(&service, Method::Get, "/health", "");
     assert_eq!(response.status, StatusCode(503));
     assert!(str::from_utf8(response.content.bytes()).unwrap().contains(r#""status":"stopping""#));

@@ -13,8 +13,7 @@ use crate::follow_status::FollowStatus;
 use crate::http::{Content, METHODS, MediaType, Request, Response, rfc3339};
 use crate::logging;
 use crate::metrics::{BOUNDS, CLASSES, Counter, FIRST_BOUND, Histogram, StorageMetrics, label};
-use crate::server::Closing;
-use crate::service::Phase;
+use crate::server::{Closing, Phase};
 use crate::store::StorageStatus;
 
 /// The metric families, one per line: name, type and help.
@@ -53,7 +52,7 @@ impl Service {
     /// what the conditions lead to. Tells what is known: asks neither the disk nor another service.
     pub(super) fn health(&self, request: &Request) -> Response {
         let store = &self.store;
-        let is_stopping = self.state.phase() == Phase::Stopping;
+        let is_stopping = self.server.phase() == Phase::Stopping;
         let stopping = || is_stopping.then(|| "stopping".to_owned());
         let followed = self.followed.as_deref();
         let fault = store.status().and_then(StorageStatus::fault);
@@ -85,7 +84,7 @@ impl Service {
 
     /// The metrics in the text format of Prometheus, version 0.0.4.
     pub(super) fn metrics(&self) -> Response {
-        let Self { metrics, state, store, .. } = self;
+        let Self { metrics, server, store, .. } = self;
         // In bytes: the text has some 7 KiB.
         let mut text = Exposition { text: String::with_capacity(8 * 1024), family: "" };
         text.family("colors_http_requests_total");
@@ -99,9 +98,9 @@ impl Service {
         text.family("colors_http_request_duration_seconds");
         text.histogram("durable=\"false\"", workers.clone().map(|worker| &worker.immediate));
         text.histogram("durable=\"true\"", workers.map(|worker| &worker.durable));
-        text.number("colors_connections", state.connections());
-        text.number("colors_connections_max", state.connections_max);
-        text.number("colors_requests_waiting", state.waiting());
+        text.number("colors_connections", server.connections());
+        text.number("colors_connections_max", server.limits().connections_max);
+        text.number("colors_requests_waiting", self.waiting());
         text.family("colors_connections_closed_total");
         for reason in Closing::ALL {
             let count = metrics.sum(|worker| worker.closed(reason));

@@ -59,7 +59,7 @@ impl Service {
 
 impl Policy for Service {
     fn admit(&self, request: &Request, arrival: Arrival) -> Result<(), ServerResponse> {
-        match Self::admit(self, request, arrival.checks_host) {
+        match Self::admit(self, request, arrival.listener) {
             Ok(_) => Ok(()),
             Err(refusal) => Err(self.finish_last(Some(request), arrival, refusal)),
         }

@@ -28,7 +28,7 @@ impl Service {
     /// What to do next with a request; an error is a response, too. Checks the head each time: the
     /// token may have been withdrawn while the request waited for a change.
     pub(crate) fn decide(&self, request: &Request, context: RequestContext) -> Decision {
-        match self.admit(request, context.checks_host) {
+        match self.admit(request, context.listener) {
             Ok(operation) => self.operate(operation, request, context),
             Err(refusal) => Decision::Refuse(refusal),
         }

@@ -11,10 +11,10 @@ use rustix::event::epoll::EventFlags;
 
 use super::{Connection, Next, RECEIVE_BYTES, State, Transition};
 use crate::http::{Request, Response};
+use crate::server::Phase;
 use crate::server::loop_context::{LoopContext, catch_panic};
 use crate::server::output::Sent;
-use crate::server::watches::Watch;
-use crate::service::{Decision, Phase, RequestContext, Subject, Thread};
+use crate::service::{Decision, RequestContext, Subject, Thread, Watch};
 use crate::store::{Outcome, StorageError};
 
 /// A request that has no answer yet.
@@ -98,7 +98,7 @@ impl Connection {
                 self.output.flush(&self.socket)?;
                 let request = Arc::clone(&pending.request);
                 let request_context = RequestContext {
-                    checks_host: self.checks_host,
+                    listener: self.listener,
                     thread: Thread::Pool { queued_at: Instant::now() },
                 };
                 context.answer_on_pool(move |service| service.decide(&request, request_context));
@@ -127,7 +127,7 @@ impl Connection {
                 .answer_on_pool(|service| Decision::Respond(service.respond_to_outcome(outcome)));
             return Ok(Self::await_answer(pending));
         }
-        let service = &context.shared.service;
+        let service = context.shared.service();
         let decision = catch_panic(|| Decision::Respond(service.respond_to_outcome(outcome)));
         self.carry_out(pending, decision, context)
     }
@@ -177,7 +177,7 @@ impl Connection {
             return self.respond_late(pending, current.into_not_modified(), context);
         }
         if pending.wait.is_none() {
-            let watch = context.worker.watches.add(subject, context.id, seen);
+            let watch = context.watches().add(subject, context.id, seen);
             pending.wait = Some(Box::new(watch));
         }
         // A change may have come before the watch was added, or while the pool made an answer, so
@@ -206,9 +206,9 @@ impl Connection {
     /// of what others have changed is where it has led.
     fn decide_again(&self, pending: &Pending, context: &LoopContext<'_>) -> Decision {
         // Before the service looks: a later change marks the connection once more.
-        let number = context.shared.service.store.list.number();
+        let number = context.shared.service().store.list.number();
         let is_changed = pending.wait.as_ref().is_some_and(|watch| watch.is_changed(number));
-        match context.decide(&pending.request, self.checks_host) {
+        match context.decide(&pending.request, self.listener) {
             Decision::WaitForChange { current, .. } if is_changed => Decision::Respond(current),
             decision => decision,
         }

@@ -11,11 +11,11 @@ use tiny_http::StatusCode;
 
 use super::{AfterSend, Connection, Next, State, Transition};
 use crate::http::{Parser, ProtocolError, Request, Response};
+use crate::server::Phase;
 use crate::server::loop_context::LoopContext;
 use crate::server::output::Sent;
 use crate::server::policy::Closing;
 use crate::server::response::ServerResponse;
-use crate::service::Phase;
 
 /// About how many bytes are received and dropped after the last response, at most: the longest
 /// content that `--max-body` allows. Clients, and proxies such as Apache, look for a response only
@@ -42,7 +42,7 @@ impl Connection {
         let is_head = request.is_head();
         let arrival = self.arrival(context);
         let length = |sent: &ServerResponse| sent.length(is_head, keep_alive);
-        let sent = context.shared.service.finish(Some(request), arrival, response, length);
+        let sent = context.shared.service().finish(Some(request), arrival, response, length);
         self.output.append(sent, is_head, context.date, keep_alive);
         then
     }
@@ -77,7 +77,7 @@ impl Connection {
         let unfinished = self.parser.abandon();
         let request = request.or(unfinished.as_ref());
         let arrival = self.arrival(context);
-        let response = context.shared.policy.refuse(request, arrival, status, message.into());
+        let response = context.shared.policy().refuse(request, arrival, status, message.into());
         self.refuse(request.is_some_and(Request::is_head), response, context)
     }
 
@@ -91,7 +91,7 @@ impl Connection {
         let is_head = request.is_head();
         let arrival = self.arrival(context);
         let length = |sent: &ServerResponse| sent.length(is_head, None);
-        let sent = context.shared.service.finish(Some(request), arrival, refusal, length);
+        let sent = context.shared.service().finish(Some(request), arrival, refusal, length);
         self.refuse(is_head, sent, context)
     }
 

@@ -1,33 +1,34 @@
-//! Which connections of a worker wait for a change, and which of them a change concerns. Knows no
+//! Which requests of a worker wait for a change, and which of them a change concerns. Knows no
 //! sockets, and no answers.
 //!
 //! The thread that publishes a version of the list marks what the version has changed
-//! ([`Watches::mark`]) with the number of the version. The worker takes the marks, and has the
-//! connections that wait for these ask the service again. A new watch is added first, and then its
-//! connection asks once more: a change that was published before is in this answer, and a later one
-//! marks the connection. So no change is missed. (One that came back before the watch was added is
-//! from before the wait.)
+//! ([`Watches::mark`]) with the number of the version, and notifies the worker. The worker takes the
+//! marks, and has the requests that wait for these received again. A new watch is added first, and
+//! then its request is decided once more: a change that was published before is in this answer, and
+//! a later one marks the request. So no change is missed. (One that came back before the watch was
+//! added is from before the wait.)
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::mem::take;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::service::{ServerState, Subject};
-use crate::store::{Edit, Step};
+use super::Subject;
+use crate::server::Handle;
+use crate::store::{ChangeListener, Edit, Step};
 
-/// The connections of one worker that wait for a change.
-pub(super) struct Watches {
+/// The requests of one worker that wait for a change, by the ids of their connections.
+#[derive(Default)]
+pub(crate) struct Watches {
     entries: Mutex<Entries>,
-    state: Arc<ServerState>,
-    /// The number of the worker.
-    worker: usize,
+    /// How many requests wait. If none does, no change takes the lock.
+    count: AtomicUsize,
 }
 
 #[derive(Default)]
 struct Entries {
     subjects: HashMap<Subject, Waiting>,
-    /// What has changed since the last [`Watches::take_affected`], if a connection waits for it.
+    /// What has changed since the last [`Watches::take_affected`], if a request waits for it.
     marks: HashSet<Subject>,
 }
 
@@ -39,8 +40,8 @@ struct Waiting {
     changed: u64,
 }
 
-/// The wait of one connection, until it is dropped.
-pub(super) struct Watch {
+/// The wait of one request, until it is dropped.
+pub(crate) struct Watch {
     watches: Arc<Watches>,
     subject: Subject,
     connection: u64,
@@ -48,28 +49,37 @@ pub(super) struct Watch {
     seen: u64,
 }
 
-impl Watches {
-    pub(super) fn new(state: Arc<ServerState>, worker: usize) -> Self {
-        Self { entries: Mutex::default(), state, worker }
-    }
+/// A listener that marks what has changed for each worker, and notifies those for which that is
+/// news.
+pub(crate) fn change_listener(server: &Handle, watches: &[Arc<Watches>]) -> ChangeListener {
+    let (server, watches) = (server.clone(), watches.to_vec());
+    Box::new(move |step| {
+        for (worker, watches) in watches.iter().enumerate() {
+            if watches.mark(step) {
+                server.notify(worker);
+            }
+        }
+    })
+}
 
-    /// Adds a connection. `seen`: the version that its client has. Ask the service after that: a
-    /// change may have come before.
-    pub(super) fn add(self: &Arc<Self>, subject: Subject, connection: u64, seen: u64) -> Watch {
+impl Watches {
+    /// Adds a request. `seen`: the number of the version that its client has. Decide it again after
+    /// that: a change may have come before.
+    pub(crate) fn add(self: &Arc<Self>, subject: Subject, connection: u64, seen: u64) -> Watch {
         let mut entries = self.lock();
         entries.subjects.entry(subject.clone()).or_default().connections.insert(connection);
-        self.count().fetch_add(1, Relaxed);
+        self.count.fetch_add(1, Relaxed);
         Watch { watches: Arc::clone(self), subject, connection, seen }
     }
 
     /// Marks what a new version of the list has changed. True if the worker has to be woken for it.
-    /// Without connections that wait, this takes no lock.
+    /// Without requests that wait, this takes no lock.
     ///
-    /// Call this when the new version can be read already. It may overlook a connection that is
-    /// added at the same time. Such a connection asks the service after it was added, and finds the
+    /// Call this when the new version can be read already. It may overlook a request that is
+    /// added at the same time. Such a request is decided after it was added, and finds the
     /// new version: the lock around the list orders its read after the publication.
-    pub(super) fn mark(&self, step: &Step<'_>) -> bool {
-        if self.count().load(Relaxed) == 0 {
+    pub(crate) fn mark(&self, step: &Step<'_>) -> bool {
+        if self.count.load(Relaxed) == 0 {
             return false;
         }
         let mut changed = vec![Subject::List];
@@ -106,22 +116,24 @@ impl Watches {
         }
     }
 
-    /// The connections that may wait for something that has changed since the last call, each once.
-    pub(super) fn take_affected(&self) -> Vec<u64> {
+    /// The connections whose requests wait for something that was marked since the last call, each
+    /// once.
+    pub(crate) fn take_affected(&self) -> Vec<u64> {
         let mut entries = self.lock();
         let marks = take(&mut entries.marks);
         let affected = marks.iter().filter_map(|subject| entries.subjects.get(subject));
         affected.flat_map(|entry| &entry.connections).copied().collect()
     }
 
-    /// All connections that wait.
-    pub(super) fn all(&self) -> Vec<u64> {
-        self.lock().subjects.values().flat_map(|entry| &entry.connections).copied().collect()
+    /// Has all requests that wait decided again, though nothing has changed.
+    pub(crate) fn mark_all(&self) {
+        let Entries { subjects, marks } = &mut *self.lock();
+        marks.extend(subjects.keys().cloned());
     }
 
-    /// How many connections wait.
-    fn count(&self) -> &AtomicUsize {
-        &self.state.workers[self.worker].waiting
+    /// How many requests wait.
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Relaxed)
     }
 
     fn lock(&self) -> MutexGuard<'_, Entries> {
@@ -132,7 +144,7 @@ impl Watches {
 impl Watch {
     /// Whether the subject has changed since the version that the client has, even if it was
     /// changed back. `number`: that of the current version.
-    pub(super) fn is_changed(&self, number: u64) -> bool {
+    pub(crate) fn is_changed(&self, number: u64) -> bool {
         let entries = self.watches.lock();
         match (&self.subject, entries.subjects.get(&self.subject)) {
             (Subject::List, _) => number > self.seen,
@@ -150,6 +162,6 @@ impl Drop for Watch {
                 entries.subjects.remove(&self.subject);
             }
         }
-        self.watches.count().fetch_sub(1, Relaxed);
+        self.watches.count.fetch_sub(1, Relaxed);
     }
 }
