@@ -11,8 +11,14 @@ impl Tag {
     /// The tag of these bytes, the same in every process. The hash is cryptographic: to find two
     /// contents with the same tag takes some 2^64 hashes.
     pub(crate) fn of(bytes: &[u8]) -> Self {
-        let digits = blake3::hash(bytes).to_hex();
-        Self(*digits.as_bytes().first_chunk().expect("it has 64 digits"))
+        let hash = blake3::hash(bytes);
+        let mut digits = [0; 32];
+        let (pairs, _) = digits.as_chunks_mut::<2>();
+        let digit = |value| value + if value < 10 { b'0' } else { b'a' - 10 };
+        for (pair, byte) in pairs.iter_mut().zip(hash.as_bytes()) {
+            *pair = [digit(byte >> 4), digit(byte & 0xf)];
+        }
+        Self(digits)
     }
 
     pub(crate) fn digits(&self) -> &[u8] {

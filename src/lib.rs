@@ -76,12 +76,13 @@
 //!   - `sqlite/error`: why a database cannot be used
 //! - `metrics`: what is counted
 //! - `http`: RFC 9110 and 9112 on values
-//!   - `parser`: bytes to requests, or why they are none
+//!   - `parser`: bytes to heads and contents of requests, or why they are none
 //!   - `protocol_error`: the refusals of what is no request, and the limits of a head
-//!   - `head`: the request line and the fields
+//!   - `head`: the head of a request, and what of it decides how the message is read
 //!   - `chunked`: content in chunks
 //!   - `syntax`: pieces of the grammar, and the value of Host
 //!   - `request`: a request as a value
+//!   - `fields`: the fields of a head that the service knows
 //!   - `response`: a response as a value, and its head as bytes
 //!   - `date`: times as text
 //! - what all of them may use
@@ -104,7 +105,8 @@
 //! **A read.**
 //!
 //! 1. A socket is readable: `Worker::serve` gives `Event::Socket` to `Connection::transition`.
-//!    `Connection::receive_requests` receives, and the `Parser` makes the `Request`.
+//!    `Connection::receive_requests` receives, the `Parser` makes a `Head` and the content, and
+//!    `Request::new` reads the fields that the service knows.
 //! 2. `Service::decide` asks `Service::admit` which `Operation` that is. `Service::operate` finds
 //!    the color in the current version of the list, and makes the `Response`.
 //! 3. `Connection::append` appends it to the `Output`, which sends it.

@@ -1,39 +1,41 @@
 //! What the fuzz targets see of the crate, in plain types. Only `cargo fuzz` sets `cfg(fuzzing)`:
 //! no other build has this module.
 
-use crate::http::{Parser, Request};
+use crate::http::{Head, Parser};
 pub use crate::server::stepped::{Access, Step, SteppedConnection};
 use crate::store::{Color, JsonError, json};
 
 #[derive(Debug, PartialEq, Eq)]
-pub struct ParsedRequest(Request);
+pub struct ParsedRequest {
+    head: Head,
+    content: Vec<u8>,
+}
 
 impl ParsedRequest {
+    /// One of which no content is known.
+    fn refused(head: Head) -> Self {
+        Self { head, content: Vec::new() }
+    }
+
     pub fn method(&self) -> &str {
-        self.0.method.as_str()
+        self.head.method().as_str()
     }
 
     pub fn target(&self) -> &str {
-        &self.0.target
+        self.head.target()
     }
 
     pub fn content(&self) -> &[u8] {
-        &self.0.content
+        &self.content
     }
 
     pub fn keep_alive(&self) -> bool {
-        self.0.keep_alive
+        self.head.keep_alive()
     }
 
-    /// The value of one of the fields below.
-    pub fn field(&self, name: &str) -> Option<&[u8]> {
-        let fields = self.0.fields();
-        let text = match name {
-            "origin" => &fields.origin,
-            "sec-fetch-site" => &fields.sec_fetch_site,
-            _ => panic!("the value of {name} is not kept"),
-        };
-        text.as_deref().map(str::as_bytes)
+    /// Names and values.
+    pub fn fields(&self) -> Vec<(&[u8], &[u8])> {
+        self.head.fields().collect()
     }
 }
 
@@ -59,10 +61,10 @@ pub fn parse<'a>(
         parser.append(piece);
         loop {
             match parser.next_request(content_max) {
-                Ok(Some(request)) => requests.push(ParsedRequest(request)),
+                Ok(Some((head, content))) => requests.push(ParsedRequest { head, content }),
                 Ok(None) => break,
                 Err(error) => {
-                    let refused = parser.abandon().map(ParsedRequest);
+                    let refused = parser.abandon().map(ParsedRequest::refused);
                     return (requests, End::Refused(error.to_string(), refused));
                 }
             }
@@ -73,8 +75,11 @@ pub fn parse<'a>(
         assert!(parser.missing() <= content_max);
     }
     let is_idle = parser.is_idle();
-    let end = if is_idle { End::Idle } else { End::CutShort(parser.abandon().map(ParsedRequest)) };
-    (requests, end)
+    if is_idle {
+        return (requests, End::Idle);
+    }
+    let cut_short = parser.abandon().map(ParsedRequest::refused);
+    (requests, End::CutShort(cut_short))
 }
 
 #[derive(Debug, PartialEq, Eq)]

@@ -146,7 +146,7 @@ fn receive(client: &mut UnixStream, output: &mut Vec<u8>) -> bool {
 }
 
 /// Checks that there is one response for each request, and one for what is refused, and gives them.
-fn check_output(mut output: &[u8], requests: &[PlainRequest], end: PlainEnd) -> Vec<Received> {
+fn check_output(mut output: &[u8], requests: &[PlainRequest], end: PlainEnd<'_>) -> Vec<Received> {
     let mut responses = Vec::new();
     for request in requests {
         let response = response(&mut output, request.method == "HEAD");
@@ -161,8 +161,8 @@ fn check_output(mut output: &[u8], requests: &[PlainRequest], end: PlainEnd) -> 
         }
         assert_eq!(closes, !request.keep_alive);
     }
-    if let PlainEnd::Refused { is_head } = end {
-        let refusal = response(&mut output, is_head);
+    if let PlainEnd::Refused(rest) = end {
+        let refusal = response(&mut output, rest.starts_with(b"HEAD "));
         assert!(
             refusal.status >= 400 && refusal.field("Connection") == Some("close"),
             "{refusal:?}"

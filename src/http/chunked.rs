@@ -13,7 +13,7 @@ const LINE_BYTES_MAX: usize = 1024;
 const SIZE_DIGITS_MAX: usize = 16;
 
 /// Most bytes of chunk extensions, trailer fields and zeros before sizes in one content. They are
-/// ignored, but must not keep the service busy forever.
+/// ignored, but must not keep the server busy forever.
 const EXTRA_BYTES_MAX: usize = 16 * 1024;
 
 #[derive(Debug, Default)]

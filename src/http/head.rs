@@ -1,15 +1,15 @@
 //! Parses the head of a request (RFC 9112 §3 and §5), or as much as there is of a refused one.
 
+use std::iter;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 use memchr::memchr;
 use tiny_http::Method;
 
 use super::chunked::ChunkedDecoder;
 use super::protocol_error::{FIELD_LINES_MAX, ProtocolError};
-use super::request::{Credentials, Request, RequestFields, is_safe};
-use super::syntax::{Host, parse_digits, split_absolute_form};
-use crate::conditions::Conditions;
+use super::syntax::{Host, join, members, parse_digits, split_absolute_form};
 
 const REQUEST_LINE: ProtocolError = ProtocolError::malformed(
     "the request line has to be method, target and HTTP/1.1, with one space between; a space in a \
@@ -23,15 +23,109 @@ const NOT_UTF_8: ProtocolError = ProtocolError::malformed(
 const AUTHORITY: ProtocolError =
     ProtocolError::malformed("the authority of the request target is not of the form host[:port]");
 
-/// Longest wait for a change, in seconds. A client that asks for more gets its answer after this
-/// time, and can ask again.
-const WAIT_SECONDS_MAX: u16 = 300;
+/// What follows the target, before the field lines.
+const AFTER_TARGET: &[u8] = b" HTTP/1.1\r\n";
+
+/// What ends a head.
+const EMPTY_LINE: &[u8] = b"\r\n";
+
+/// What the head of a request says. It keeps the bytes of the head once: target, host and fields
+/// are parts of them.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    /// Request line and field lines as received; of a refused head, those that parse. After
+    /// [`Head::drop_fields`], host and target alone.
+    bytes: Box<[u8]>,
+    method: Method,
+    target: Range<usize>,
+    host: Option<Range<usize>>,
+    needs_dns: bool,
+    has_content: bool,
+    keep_alive: bool,
+}
+
+impl Head {
+    pub(crate) fn method(&self) -> &Method {
+        &self.method
+    }
+
+    /// The request target as received (RFC 9112 §3.2). Only some characters are checked.
+    pub(crate) fn target(&self) -> &str {
+        str::from_utf8(&self.bytes[self.target.clone()]).expect("it was UTF-8 when it was parsed")
+    }
+
+    /// The host that the request is for, with its port if it has one: the authority of an
+    /// absolute-form target, or else Host (RFC 9112 §3.2). `None` if HTTP/1.0 or a client of a unix
+    /// socket gives none, and for a refused head.
+    pub(crate) fn host(&self) -> Option<&str> {
+        let host = &self.bytes[self.host.clone()?];
+        Some(str::from_utf8(host).expect("it was ASCII when it was parsed"))
+    }
+
+    /// See [`Host::needs_dns`]. False if there is no host.
+    pub(crate) fn needs_dns(&self) -> bool {
+        self.needs_dns
+    }
+
+    /// The names and values of the field lines in their order. Names are in any case, values have
+    /// no white space around them, and may have bytes outside ASCII.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let mut rest = self.bytes.get(self.target.end + AFTER_TARGET.len()..).unwrap_or_default();
+        iter::from_fn(move || {
+            if rest.is_empty() {
+                return None;
+            }
+            let end = memchr(b'\n', rest).unwrap_or(rest.len());
+            let line = &rest[..end];
+            rest = rest.get(end + 1..).unwrap_or_default();
+            // Every line was parsed before, so it has a colon after its name.
+            let colon = line.iter().position(|byte| *byte == b':')?;
+            Some((&line[..colon], line[colon + 1..].trim_ascii()))
+        })
+    }
+
+    /// The head announces content. If that is chunked, it may turn out to be empty.
+    pub(crate) fn has_content(&self) -> bool {
+        self.has_content
+    }
+
+    /// Whether content is received and dropped (RFC 9110 §9.3.1, §9.3.2, §9.3.5, §9.3.7: it has no
+    /// meaning).
+    pub(crate) fn ignores_content(&self) -> bool {
+        matches!(self.method, Method::Get | Method::Head | Method::Options | Method::Delete)
+    }
+
+    /// Whether the response has no content (RFC 9110 §9.3.2).
+    pub(crate) fn is_head(&self) -> bool {
+        self.method == Method::Head
+    }
+
+    /// The client may send another request on this connection (RFC 9112 §9.3).
+    pub(crate) fn keep_alive(&self) -> bool {
+        self.keep_alive
+    }
+
+    /// Bytes of memory that the head counts for.
+    pub(crate) fn memory(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Frees the memory of the field lines, which [`Head::fields`] then no longer has.
+    pub(crate) fn drop_fields(&mut self) {
+        let host = self.host().unwrap_or_default();
+        let kept = [host, self.target()].concat();
+        self.target = host.len()..kept.len();
+        self.host = self.host.as_ref().map(|_| 0..self.target.start);
+        self.bytes = kept.into_bytes().into();
+    }
+}
 
 /// A request whose head has arrived.
 pub(super) struct Incoming {
-    /// The request. Chunked content is in it as far as decoded, other content once it is whole.
-    /// Content that is ignored never is.
-    pub(super) request: Request,
+    pub(super) head: Head,
+    /// Chunked content as far as decoded, other content once it is whole. Content that is ignored
+    /// never is here.
+    pub(super) content: Vec<u8>,
     pub(super) framing: Framing,
     /// Nobody has looked at the head yet: [`Parser::new_head`](super::Parser::new_head).
     pub(super) is_new: bool,
@@ -46,7 +140,7 @@ pub(super) enum Framing {
     Chunked(ChunkedDecoder),
 }
 
-/// What the field lines of a head say.
+/// What the field lines of a head say of the message itself.
 #[derive(Default)]
 struct FieldLines<'a> {
     /// The version is HTTP/1.1, not 1.0.
@@ -56,13 +150,9 @@ struct FieldLines<'a> {
     host: Option<&'a [u8]>,
     content_length: Option<&'a [u8]>,
     transfer_encoding: Option<String>,
-    if_match: Option<String>,
-    if_none_match: Option<String>,
     close: bool,
     keep_alive: bool,
     expects_continue: bool,
-    /// The fields for [`Request::fields`], if there are any.
-    found: Option<Box<RequestFields>>,
 }
 
 /// Parses a whole head, its empty line included. `content_max`: the longest content in bytes.
@@ -102,50 +192,54 @@ pub(super) fn parse(
         lines.add(line.name, line.value)?;
     }
     let method: Method = method.parse().map_err(|()| REQUEST_LINE)?;
-    lines.parse_conditions(&method);
     let host = lines.host(target)?;
     let framing = lines.framing(content_max)?;
-    let has_origin = lines.found.as_ref().is_some_and(|fields| fields.origin.is_some());
-    if let Some(host) = host.filter(|host| host.needs_dns || has_origin) {
-        let fields = lines.fields();
-        fields.host = Some(host.as_str().to_owned());
-        fields.needs_dns = host.needs_dns;
-    }
     // RFC 9110 §9.3.6: what follows CONNECT is for the tunnel, which is refused.
-    let is_connect = method.as_str() == "CONNECT";
-    let request = Request {
+    let is_connect = matches!(method, Method::Connect);
+    let head = Head {
+        bytes: head[..head.len() - EMPTY_LINE.len()].into(),
         method,
-        target: target.to_owned(),
-        fields: lines.found,
-        content: Vec::new(),
+        target: place(head, target.as_bytes()),
+        needs_dns: host.is_some_and(|host| host.needs_dns),
+        host: host.map(|host| place(head, host.text)),
         has_content: !matches!(framing, Framing::Length(0)),
         keep_alive: !lines.close && !is_connect && (lines.is_1_1 || lines.keep_alive),
-        head_bytes: head.len(),
     };
-    Ok(Incoming { request, framing, is_new: true, expects_continue: lines.expects_continue })
+    let expects_continue = lines.expects_continue;
+    Ok(Incoming { head, content: Vec::new(), framing, is_new: true, expects_continue })
 }
 
 /// Parses what there is of a malformed or incomplete head, for the response and the log: method,
-/// target and fields up to the error, but no conditions and no host. `None` without a method.
-pub(super) fn parse_in_part(head: &[u8]) -> Option<Request> {
+/// target and fields up to the error, but no host. `None` without a method.
+pub(super) fn parse_in_part(head: &[u8]) -> Option<Head> {
     let mut headers = [httparse::EMPTY_HEADER; FIELD_LINES_MAX];
     let mut parsed = httparse::Request::new(&mut headers);
     // The result does not matter: whatever was parsed is in `parsed`.
     let _ = parsed.parse(head);
-    let mut lines = FieldLines::default();
-    for line in parsed.headers {
-        // The request is refused anyway, so an error of a single line does not matter.
-        let _ = lines.add(line.name, line.value);
-    }
-    Some(Request {
+    let target = parsed.path.map_or(0..0, |target| place(head, target.as_bytes()));
+    // The headers after the parsed ones have no names.
+    let end = match parsed.headers.iter().rfind(|line| !line.name.is_empty()) {
+        Some(line) => {
+            let name_end = place(head, line.name.as_bytes()).end;
+            memchr(b'\n', &head[name_end..]).map_or(head.len(), |end| name_end + end)
+        }
+        None => target.end,
+    };
+    Some(Head {
+        bytes: head[..end].into(),
         method: parsed.method?.parse().ok()?,
-        target: parsed.path.unwrap_or_default().to_owned(),
-        fields: lines.found,
-        content: Vec::new(),
+        target,
+        host: None,
+        needs_dns: false,
         has_content: false,
         keep_alive: false,
-        head_bytes: head.len(),
     })
+}
+
+/// Where a part of the head is in it.
+fn place(head: &[u8], part: &[u8]) -> Range<usize> {
+    let start = part.as_ptr().addr() - head.as_ptr().addr();
+    start..start + part.len()
 }
 
 /// Whether the first line is UTF-8.
@@ -169,7 +263,7 @@ fn version_error(head: &[u8]) -> ProtocolError {
 
 impl<'a> FieldLines<'a> {
     /// Adds one field line. Fails if it repeats a field that may be given only once, or expects
-    /// what the service does not do.
+    /// what the server does not do.
     fn add(&mut self, name: &str, value: &'a [u8]) -> Result<(), ProtocolError> {
         let is = |known: &str| name.eq_ignore_ascii_case(known);
         let has = |wanted: &[u8]| members(value).any(|member| member.eq_ignore_ascii_case(wanted));
@@ -192,57 +286,9 @@ impl<'a> FieldLines<'a> {
                 }
                 self.expects_continue |= has(b"100-continue");
             }
-            _ if is("if-match") => join(&mut self.if_match, value),
-            _ if is("if-none-match") => join(&mut self.if_none_match, value),
-            _ if is("origin") => join(&mut self.fields().origin, value),
-            _ if is("sec-fetch-site") => join(&mut self.fields().sec_fetch_site, value),
-            _ if is("access-control-request-method") => {
-                join(&mut self.fields().preflight_method, value)
-            }
-            _ if is("access-control-request-headers") => {
-                join(&mut self.fields().preflight_fields, value)
-            }
-            _ if is("content-encoding") && has_other(b"identity") => {
-                join(&mut self.fields().content_coding, value);
-            }
-            // A shortcut: nearly all clients but browsers send `*/*`.
-            _ if is("accept") && value != b"*/*" && asks_for_html(value) => {
-                self.fields().asks_for_html = true
-            }
-            // RFC 7240 §2: if `wait` is given several times, the first counts that is well-formed.
-            _ if is("prefer") => {
-                let fields = self.fields();
-                fields.prefer_wait =
-                    fields.prefer_wait.or_else(|| members(value).find_map(wait_seconds));
-            }
-            // RFC 9110 §11.6.2: the field is no list. If the service took one of two, a proxy might
-            // have checked the other.
-            _ if is("authorization") => {
-                let field = &mut self.fields().authorization;
-                once(field, Credentials::parse(value), ProtocolError::AUTHORIZATION)?;
-            }
-            // Each proxy appends the address of its client. That client may have sent the addresses
-            // before it. So the last address of the last line counts.
-            _ if is("x-forwarded-for") => {
-                let last = value.rsplit(|byte| *byte == b',').next().unwrap_or_default();
-                let address = str::from_utf8(last).ok().and_then(|last| last.trim().parse().ok());
-                self.fields().forwarded_for = address;
-            }
             _ => {}
         }
         Ok(())
-    }
-
-    fn parse_conditions(&mut self, method: &Method) {
-        let (if_match, if_none_match) = (self.if_match.take(), self.if_none_match.take());
-        if if_match.is_some() || if_none_match.is_some() {
-            self.fields().conditions =
-                Conditions::parse(is_safe(method), if_match.as_deref(), if_none_match.as_deref());
-        }
-    }
-
-    fn fields(&mut self) -> &mut RequestFields {
-        self.found.get_or_insert_default()
     }
 
     /// The host that the request is for (RFC 9112 §3.2). `None` with HTTP/1.0, and if an empty Host
@@ -297,169 +343,6 @@ fn once<T>(field: &mut Option<T>, value: T, error: ProtocolError) -> Result<(), 
     Ok(())
 }
 
-/// Sets a field, or appends the value of a further line after a comma (RFC 9110 §5.3). Each byte
-/// outside ASCII becomes a question mark, so that the text is no longer than the line: no value
-/// that the service knows has such bytes.
-fn join(field: &mut Option<String>, value: &[u8]) {
-    let ascii = value.iter().map(|byte| if byte.is_ascii() { char::from(*byte) } else { '?' });
-    match field {
-        Some(joined) => {
-            joined.push_str(", ");
-            joined.extend(ascii);
-        }
-        None => *field = Some(ascii.collect()),
-    }
-}
-
-/// The members of a comma-separated list (RFC 9110 §5.6.1), but for empty ones. Ignores quotes.
-fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
-}
-
-/// The seconds of a preference, if it is `wait` (RFC 7240 §4.3). `wait` with quotes or parameters
-/// is ignored.
-fn wait_seconds(preference: &[u8]) -> Option<u16> {
-    let (name, digits) = str::from_utf8(preference).ok()?.split_once('=')?;
-    let digits = digits.trim_ascii();
-    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    let is_wait = is_number && name.trim_ascii().eq_ignore_ascii_case("wait");
-    // Digits that do not fit into a u16 are a number above the limit.
-    is_wait.then(|| digits.parse().unwrap_or(WAIT_SECONDS_MAX).min(WAIT_SECONDS_MAX))
-}
-
-/// Whether the value of Accept (RFC 9110 §12.5.1) names `text/html` itself, with any weight.
-/// Browsers send it when they open a page. `*/*`, which curl and `fetch` send, and `text/*` do not
-/// count. A comma or semicolon within a quoted string separates as well: no browser sends one.
-fn asks_for_html(value: &[u8]) -> bool {
-    value.split(|byte| *byte == b',').any(|range| {
-        let name = range.split(|byte| *byte == b';').next().unwrap_or_default();
-        name.trim_ascii().eq_ignore_ascii_case(b"text/html")
-    })
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn fields(lines: &str) -> Result<RequestFields, ProtocolError> {
-        let head = format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
-        parse(head.as_bytes(), 0, false).map(|incoming| incoming.request.fields().clone())
-    }
-
-    #[test]
-    fn the_last_address_of_the_last_line_is_where_a_request_was_forwarded_from() {
-        for (lines, expected) in [
-            ("", None),
-            ("X-Forwarded-For: 203.0.113.9\r\n", Some("203.0.113.9")),
-            ("x-forwarded-for: 10.0.0.1, evil,2001:db8::1 \r\n", Some("2001:db8::1")),
-            ("X-Forwarded-For: 10.0.0.1\r\nX-Forwarded-For: 10.0.0.2\r\n", Some("10.0.0.2")),
-            ("X-Forwarded-For: 10.0.0.1, unix:\r\n", None),
-            ("X-Forwarded-For: 10.0.0.1\\n\r\n", None),
-            ("X-Forwarded-For: 10.0.0.1:80\r\n", None),
-            ("X-Forwarded-For:\r\n", None),
-        ] {
-            assert_eq!(
-                fields(lines).unwrap().forwarded_for,
-                expected.map(|address| address.parse().unwrap()),
-                "{lines:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn identity_is_no_content_coding() {
-        for (lines, expected) in [
-            ("", None),
-            ("Content-Encoding: identity, Identity\r\n", None),
-            ("Content-Encoding:\r\n", None),
-            ("content-encoding: GZIP\r\n", Some("GZIP")),
-            ("Content-Encoding: identity\r\nContent-Encoding: br\r\n", Some("br")),
-            ("Content-Encoding: gzip, br\r\n", Some("gzip, br")),
-        ] {
-            assert_eq!(fields(lines).unwrap().content_coding.as_deref(), expected, "{lines:?}");
-        }
-    }
-
-    #[test]
-    fn a_field_takes_no_more_memory_than_its_line() {
-        let mut field = None;
-        join(&mut field, &[0xff; 1000]);
-        join(&mut field, "\u{e9}".as_bytes());
-        assert_eq!(field, Some("?".repeat(1000) + ", ??"));
-    }
-
-    #[test]
-    fn credentials_are_given_once() {
-        let once = fields("authorization: Bearer x\r\n").unwrap();
-        assert_eq!(once.authorization, Some(Credentials::Bearer(blake3::hash(b"x"))));
-        let twice = "Authorization: Bearer x\r\nAuthorization: Bearer x\r\n";
-        assert_eq!(
-            fields(twice).unwrap_err().to_string(),
-            "the field Authorization may be given only once"
-        );
-    }
-
-    #[test]
-    fn the_first_well_formed_wait_counts() {
-        for (value, expected) in [
-            ("wait=60", Some(60)),
-            ("Wait=060", Some(60)),
-            ("wait = \t60", Some(60)),
-            ("wait=0", Some(0)),
-            ("wait=1, wait=2", Some(1)),
-            ("wait=x, wait=2", Some(2)),
-            (",respond-async ,\twait=7 , wait=8", Some(7)),
-            ("a b, @, =1, a=, \u{e9}, wait=2", Some(2)),
-            ("a=\"b\", c;d=\"\\\"\", wait=2", Some(2)),
-            ("wait=300", Some(300)),
-            ("wait=301", Some(300)),
-            ("wait=65537", Some(300)),
-            ("wait=18446744073709551617", Some(300)),
-            ("", None),
-            ("wait", None),
-            ("wait=", None),
-            ("wait=+1", None),
-            ("wait=-1", None),
-            ("wait=1.5", None),
-            ("wait=1s", None),
-            ("wait=1 2", None),
-            ("wait==1", None),
-            ("wait=\"1\"", None),
-            ("await=1", None),
-            ("wait 1", None),
-            ("a;wait=1", None),
-        ] {
-            let parsed = fields(&format!("Prefer: {value}\r\n")).unwrap();
-            assert_eq!(parsed.prefer_wait, expected, "{value}");
-        }
-    }
-
-    #[test]
-    fn only_a_client_that_names_html_asks_for_it() {
-        for (values, expected) in [
-            (
-                &["text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"][..],
-                true,
-            ),
-            (&["text/html"], true),
-            (&["application/json, Text/HTML;level=1;q=0.1"], true),
-            (&["application/json", "text/html"], true),
-            (&["text/html;q=0.001"], true),
-            (&["TEXT/HTML"], true),
-            (&["text/html ; q=0"], true),
-            (&[], false),
-            (&[""], false),
-            (&["*/*"], false),
-            (&["text/*"], false),
-            (&["application/json"], false),
-            (&["text/htmlx"], false),
-            (&["application/xhtml+xml"], false),
-        ] {
-            assert_eq!(
-                values.iter().any(|value| asks_for_html(value.as_bytes())),
-                expected,
-                "{values:?}"
-            );
-        }
-    }
-}
+#[path = "head_tests.rs"]
+mod tests;

@@ -1,12 +1,11 @@
 //! Turns the bytes that a connection receives into requests (RFC 9112), or says why it refuses
-//! them. Knows no socket, no clock and no color.
+//! them. Knows no socket and no clock, and not what a request asks for.
 
 use std::mem::take;
 
 use memchr::memchr;
 
-use super::Request;
-use super::head::{self, Framing, Incoming};
+use super::head::{self, Framing, Head, Incoming};
 use super::protocol_error::{HEAD_BYTES_MAX, METHOD_BYTES_MAX, ProtocolError};
 use super::syntax::is_tchar;
 
@@ -69,13 +68,16 @@ impl Parser {
     pub(crate) fn memory(&self) -> usize {
         // Names all fields, so that no new one that has a buffer is forgotten.
         let Self { received, start: _, searched: _, empty_lines: _, is_unix: _, incoming } = self;
-        received.capacity() + incoming.as_ref().map_or(0, |incoming| incoming.request.memory())
+        let request = incoming
+            .as_ref()
+            .map_or(0, |incoming| incoming.head.memory() + incoming.content.capacity());
+        received.capacity() + request
     }
 
-    /// The request whose head has arrived, and not all of its content. Once for each request.
-    pub(crate) fn new_head(&mut self) -> Option<&Request> {
+    /// The head of the request of which not all content has arrived. Once for each request.
+    pub(crate) fn new_head(&mut self) -> Option<&Head> {
         let incoming = self.incoming.as_mut()?;
-        take(&mut incoming.is_new).then_some(&incoming.request)
+        take(&mut incoming.is_new).then_some(&incoming.head)
     }
 
     /// Parses the head of the next request, if all of it has arrived and it is not parsed yet.
@@ -92,15 +94,16 @@ impl Parser {
         Ok(())
     }
 
-    /// The next request, if all of it has arrived. After an error, call [`Parser::abandon`].
+    /// The head and the content of the next request, if all of it has arrived. After an error, call
+    /// [`Parser::abandon`].
     pub(crate) fn next_request(
         &mut self,
         content_max: usize,
-    ) -> Result<Option<Request>, ProtocolError> {
+    ) -> Result<Option<(Head, Vec<u8>)>, ProtocolError> {
         self.parse_head(content_max)?;
         let Some(incoming) = &mut self.incoming else { return Ok(None) };
-        let ignores_content = incoming.request.ignores_content();
-        let content = &mut incoming.request.content;
+        let ignores_content = incoming.head.ignores_content();
+        let content = &mut incoming.content;
         let is_whole = match &mut incoming.framing {
             Framing::Chunked(decoder) => {
                 let whole =
@@ -128,7 +131,8 @@ impl Parser {
         if !is_whole || self.start == self.received.len() {
             self.drop_used();
         }
-        Ok(self.incoming.take_if(|_| is_whole).map(|incoming| incoming.request))
+        let whole = self.incoming.take_if(|_| is_whole);
+        Ok(whole.map(|incoming| (incoming.head, incoming.content)))
     }
 
     /// Whether to send `100 Continue` now. True at most once for each request: when its client
@@ -141,11 +145,11 @@ impl Parser {
     }
 
     /// Drops everything received, so that nothing of it is parsed as a request. Returns what is
-    /// known of the refused request; `None` if its method is not known.
-    pub(crate) fn abandon(&mut self) -> Option<Request> {
+    /// known of the head of the refused request; `None` if its method is not known.
+    pub(crate) fn abandon(&mut self) -> Option<Head> {
         let Self { received, start, searched, incoming, .. } = take(self);
         incoming
-            .map(|incoming| incoming.request)
+            .map(|incoming| incoming.head)
             .or_else(|| head::parse_in_part(&received[start..start + searched]))
     }
 

@@ -1,4 +1,4 @@
-//! Why the service refuses what the parser reads: statuses and messages. Parses nothing.
+//! Why the server refuses what the parser reads: statuses and messages. Parses nothing.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub(super) const METHOD_BYTES_MAX: usize = 32;
 /// Most field lines in one request: Apache's default, and several times what browsers send.
 pub(super) const FIELD_LINES_MAX: usize = 100;
 
-/// Why a request is refused, or bytes are not taken for a request. After the response the service
+/// Why a request is refused, or bytes are not taken for a request. After the response the server
 /// closes the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProtocolError {
@@ -36,9 +36,6 @@ impl ProtocolError {
     /// (RFC 9112 §6.3).
     pub(super) const CONTENT_LENGTH: Self =
         Self::malformed("Content-Length has to be given once, as a decimal number");
-    /// When Authorization is given more than once.
-    pub(super) const AUTHORIZATION: Self =
-        Self::malformed("the field Authorization may be given only once");
     /// When both Content-Length and Transfer-Encoding are given (RFC 9112 §6.1).
     pub(super) const TWO_LENGTHS: Self =
         Self::malformed("Content-Length and Transfer-Encoding exclude each other");
@@ -69,7 +66,7 @@ impl ProtocolError {
     pub(super) const UNKNOWN_CODING: Self =
         Self::Refused(StatusCode(501), "the only transfer coding supported is \"chunked\"");
     /// When the version of HTTP is neither 1.0 nor 1.1 (RFC 9110 §15.6.6). RFC 9110 §2.5 would have
-    /// 1.2 to 1.9 read as 1.1. The service refuses them, since there are no such versions.
+    /// 1.2 to 1.9 read as 1.1. The server refuses them, since there are no such versions.
     pub(super) const VERSION: Self =
         Self::Refused(StatusCode(505), "the protocol version is not supported, use HTTP/1.1");
 

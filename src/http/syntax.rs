@@ -1,5 +1,5 @@
 //! Pieces of the grammar of RFC 9110, RFC 9112 and RFC 3986 that several parsers need, and the
-//! value of Host. Does not decide which hosts the service answers to.
+//! value of Host. Does not decide which hosts the server answers to.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -35,6 +35,25 @@ pub(super) fn parse_digits(digits: &[u8], radix: u32) -> Option<u64> {
     u64::from_str_radix(digits, radix).ok()
 }
 
+/// Sets a field, or appends the value of a further line after a comma (RFC 9110 §5.3). Each byte
+/// outside ASCII becomes a question mark, so that the text is no longer than the line: no value
+/// that anybody knows has such bytes.
+pub(crate) fn join(field: &mut Option<String>, value: &[u8]) {
+    let ascii = value.iter().map(|byte| if byte.is_ascii() { char::from(*byte) } else { '?' });
+    match field {
+        Some(joined) => {
+            joined.push_str(", ");
+            joined.extend(ascii);
+        }
+        None => *field = Some(ascii.collect()),
+    }
+}
+
+/// The members of a comma-separated list (RFC 9110 §5.6.1), but for empty ones. Ignores quotes.
+pub(crate) fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
+}
+
 /// Whether each percent sign begins an escape of two hexadecimal digits (RFC 3986 §2.1).
 pub(crate) fn has_valid_escapes(text: &[u8]) -> bool {
     let is_escape = |rest: &[u8]| {
@@ -47,7 +66,7 @@ pub(crate) fn has_valid_escapes(text: &[u8]) -> bool {
 /// is not empty (RFC 9110 §4.2.1). All bytes are ASCII.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Host<'a> {
-    text: &'a [u8],
+    pub(super) text: &'a [u8],
     /// Whether clients find the host by DNS, so that DNS rebinding can use it. They reach an IP
     /// address, `localhost` and the names below `localhost` (RFC 6761 §6.3) without DNS.
     pub(crate) needs_dns: bool,
@@ -68,10 +87,6 @@ impl<'a> Host<'a> {
         let without_dot = without_root(name);
         let needs_dns = !is_localhost(without_dot) && !is_address::<Ipv4Addr>(without_dot);
         is_reg_name(name).then_some(Self { text, needs_dns })
-    }
-
-    pub(crate) fn as_str(&self) -> &'a str {
-        str::from_utf8(self.text).expect("it is ASCII")
     }
 }
 
@@ -143,5 +158,13 @@ mod tests {
         for text in ["", "+1", "-0", "1 ", "1a", "\u{e9}", "18446744073709551616"] {
             assert_eq!(parse_digits(text.as_bytes(), 10), None, "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_field_takes_no_more_memory_than_its_line() {
+        let mut field = None;
+        join(&mut field, &[0xff; 1000]);
+        join(&mut field, "\u{e9}".as_bytes());
+        assert_eq!(field, Some("?".repeat(1000) + ", ??"));
     }
 }

@@ -25,7 +25,7 @@ use super::limits::{Limits, Quota, Reading};
 use super::loop_context::LoopContext;
 use super::output::Output;
 use super::policy::{Arrival, Closing};
-use crate::http::{Parser, ProtocolError};
+use crate::http::{Parser, ProtocolError, ReceivedRequest};
 use crate::service::Decision;
 
 /// Bytes received at a time, unless more bytes of a content are missing. A request of curl has 84.
@@ -392,14 +392,14 @@ impl Connection {
             }
             let content_max = context.shared.limits.content_max;
             let request = match self.parser.next_request(content_max) {
-                Ok(Some(request)) => request,
+                Ok(Some((head, content))) => ReceivedRequest::new(head, content),
                 not_whole => {
                     // A refusal by the head comes first, however much of the content has arrived.
                     let arrival = self.arrival(context);
-                    if let Some(request) = self.parser.new_head()
-                        && let Err(refusal) = context.shared.policy().admit(request, arrival)
+                    if let Some(head) = self.parser.new_head()
+                        && let Err(refusal) = context.shared.policy().admit(head, arrival)
                     {
-                        let is_head = request.is_head();
+                        let is_head = head.is_head();
                         return self.refuse(is_head, refusal, context);
                     }
                     if let Err(error) = not_whole {
@@ -420,15 +420,15 @@ impl Connection {
             let counted_bytes = context.shared.limits.counted_bytes(&request);
             if self.quota.would_exceed(counted_bytes + self.output.memory()) {
                 // As for a request that comes in parts, the head decides first.
-                return match context.shared.policy().admit(&request, self.arrival(context)) {
-                    Err(refusal) => self.refuse(request.is_head(), refusal, context),
-                    Ok(()) => self.refuse_for_memory(Some(&request), context),
+                return match context.shared.policy().admit(&request.head, self.arrival(context)) {
+                    Err(refusal) => self.refuse(request.head.is_head(), refusal, context),
+                    Ok(()) => self.refuse_for_memory(Some(&request.head), context),
                 };
             }
-            match context.decide(&request, self.listener) {
+            match context.decide(&request.request(), self.listener) {
                 // The head refuses the request. The client sees the same as above, where its
                 // content has not arrived.
-                Decision::Refuse(refusal) if request.has_content => {
+                Decision::Refuse(refusal) if request.head.has_content() => {
                     context.answered += 1;
                     return self.refuse_whole(&request, refusal, context);
                 }

@@ -286,8 +286,9 @@ fn a_change_before_the_wait_is_not_missed() {
     let text = pair.waiting(60);
     let mut parser = Parser::default();
     parser.append(text.as_bytes());
-    let request = parser.next_request(0).unwrap().unwrap();
-    let next = pair.with_context(|_, context| context.decide(&request, 0));
+    let (head, content) = parser.next_request(0).unwrap().unwrap();
+    let request = ReceivedRequest::new(head, content);
+    let next = pair.with_context(|_, context| context.decide(&request.request(), 0));
     assert!(matches!(next, Decision::WaitForChange { .. }), "the tag is current");
     pair.change_red("2");
     let begin = |connection: &mut Connection, context: &mut LoopContext<'_>| {

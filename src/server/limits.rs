@@ -12,7 +12,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::Shared;
 use super::response::SharedContent;
-use crate::http::Request;
+use crate::http::ReceivedRequest;
 
 /// Greatest value of [`buffers_max`]: 512 requests of 64 KiB that are arriving. A whole request
 /// with content may count for more: [`Limits::content_factor`].
@@ -131,8 +131,8 @@ impl Limits {
     }
 
     /// Bytes that a whole request counts for.
-    pub(super) fn counted_bytes(&self, request: &Request) -> usize {
-        request.head_bytes + self.content_factor * request.content.capacity()
+    pub(super) fn counted_bytes(&self, request: &ReceivedRequest) -> usize {
+        request.head.memory() + self.content_factor * request.content.capacity()
     }
 }
 

@@ -88,7 +88,7 @@ impl<'a> LoopContext<'a> {
     }
 
     /// Asks the service what to do next with a request.
-    pub(super) fn decide(&self, request: &Request, listener: usize) -> Decision {
+    pub(super) fn decide(&self, request: &Request<'_>, listener: usize) -> Decision {
         let context = RequestContext { listener, thread: Thread::Worker };
         catch_panic(|| self.shared.service().decide(request, context))
     }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use tiny_http::StatusCode;
 
 use super::response::ServerResponse;
-use crate::http::Request;
+use crate::http::Head;
 
 /// Where and when a request has arrived.
 #[derive(Clone, Copy, Debug)]
@@ -50,13 +50,13 @@ impl Closing {
 pub(crate) trait Policy: Send + Sync {
     /// Looks at the head of a request whose content has not arrived, or for which there is no
     /// memory. If this fails, the response is sent, and the content is not read.
-    fn admit(&self, request: &Request, arrival: Arrival) -> Result<(), ServerResponse>;
+    fn admit(&self, head: &Head, arrival: Arrival) -> Result<(), ServerResponse>;
 
-    /// Makes the response with which the server refuses what has arrived. `request`: what could be
+    /// Makes the response with which the server refuses what has arrived. `head`: what could be
     /// parsed of it.
     fn refuse(
         &self,
-        request: Option<&Request>,
+        head: Option<&Head>,
         arrival: Arrival,
         status: StatusCode,
         message: Cow<'static, str>,

@@ -19,13 +19,13 @@ use crate::server::Arrival;
 /// content; asked for only if it is logged.
 pub(super) fn log(
     service: &Service,
-    request: Option<&Request>,
+    request: Option<&Request<'_>>,
     arrival: Arrival,
     response: &Response,
     bytes: impl FnOnce() -> usize,
 ) {
     let peer = arrival.peer;
-    let client = || client(peer, request.and_then(|request| request.fields().forwarded_for));
+    let client = || client(peer, request.and_then(|request| request.fields.forwarded_for));
     let status = response.status.0;
     let detail = &response.log_detail;
     if matches!(response.challenge, Some(Challenge::InvalidToken | Challenge::SeveralWords)) {
@@ -43,8 +43,8 @@ pub(super) fn log(
     }
     // The query is left out: it may have a token (RFC 6750 §2.3), which does not belong in a log.
     let path = |request: &Request| {
-        let path = request.target.split('?').next().unwrap_or_default();
-        format!("{} {}", request.method, excerpt(path))
+        let path = request.head.target().split('?').next().unwrap_or_default();
+        format!("{} {}", request.head.method(), excerpt(path))
     };
     let what = request.map_or_else(|| "-".to_owned(), path);
     if !is_logged {

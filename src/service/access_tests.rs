@@ -132,6 +132,27 @@ fn an_intrusion_is_refused_first() {
 }
 
 #[test]
+fn a_repeated_authorization_is_refused_before_anything_else() {
+    let service = with_token(true, false);
+    let fields = RequestFields {
+        authorization: Some(Credentials::parse(b"Bearer abcdefgh01234567")),
+        repeats_authorization: true,
+        origin: Some("http://evil.example".to_owned()),
+        ..RequestFields::default()
+    };
+    let refused = "{\"error\":true,\"message\":\"the field Authorization may be given only once\"}";
+    for (method, target) in [
+        (Method::Get, "/colors"),
+        (Method::Get, "/health"),
+        (Method::Delete, "/no"),
+        (Method::Put, "/%"),
+    ] {
+        let response = respond(&service, &request(method, target, fields.clone(), ""));
+        assert_eq!((response.status, json(&response)), (StatusCode(400), refused), "{target}");
+    }
+}
+
+#[test]
 fn options_say_with_a_challenge_that_a_write_needs_one() {
     let (writable, read_only) = (with_token(false, false), with_token(false, true));
     for (token, challenge) in [

@@ -6,24 +6,33 @@ use tiny_http::{Method, StatusCode};
 
 use super::matcher::{self, Operation, Target};
 use super::{Service, origin};
-use crate::http::{Challenge, Content, METHODS, Request, Response, is_safe, is_token};
+use crate::http::{
+    Challenge, Content, METHODS, Request, RequestFields, Response, is_safe, is_token,
+};
 
 /// For how many seconds a browser may use the response to a preflight again.
 const PREFLIGHT_SECONDS: &str = "600";
 
 impl Service {
-    /// Checks the head of a request: Host and Origin, the target, the method, and the token if one
-    /// is needed. The content need not have arrived. Fails with the response that refuses the
-    /// request.
+    /// Checks the head of a request: Authorization given once, Host and Origin, the target, the
+    /// method, and the token if one is needed. The content need not have arrived. Fails with the
+    /// response that refuses the request.
     pub(crate) fn admit<'a>(
         &self,
-        request: &'a Request,
+        request: &Request<'a>,
         listener: usize,
     ) -> Result<Operation<'a>, Response> {
-        origin::check(&self.options, request, self.checks_host[listener])?;
-        let target = matcher::parse(&request.method, &request.target, &self.options.base_path)
+        let (head, fields) = (request.head, request.fields);
+        // RFC 9110 §11.6.2: the field is no list. If the service took one of two, a proxy might
+        // have checked the other.
+        if fields.repeats_authorization {
+            let message = "the field Authorization may be given only once";
+            return Err(Response::error(StatusCode(400), message));
+        }
+        origin::check(&self.options, head, fields, self.checks_host[listener])?;
+        let target = matcher::parse(head.method(), head.target(), &self.options.base_path)
             .map_err(|malformed| Response::error(StatusCode(400), malformed))?;
-        self.find_operation(&target, request)
+        self.find_operation(&target, head.method(), fields)
             .map_err(|refusal| Response { varies_by_accept: target.is_page(), ..refusal })
     }
 
@@ -33,15 +42,16 @@ impl Service {
     fn find_operation<'a>(
         &self,
         target: &Target<'a>,
-        request: &Request,
+        method: &Method,
+        fields: &RequestFields,
     ) -> Result<Operation<'a>, Response> {
         // The Accept of a preflight is `*/*`, whatever the request has that it asks for (Fetch
         // standard, CORS-preflight fetch).
-        if target.is_page() && !request.fields().asks_for_html && !request.is_preflight() {
+        if target.is_page() && !fields.asks_for_html && !is_preflight(method, fields) {
             return Err(self.unknown());
         }
-        let operation = match target.operation(&request.method) {
-            Some(operation) if self.allows(&request.method) => operation,
+        let operation = match target.operation(method) {
+            Some(operation) if self.allows(method) => operation,
             _ if target.operation(&Method::Get).is_none() => return Err(self.unknown()),
             refused => {
                 let allow = self.allow(target);
@@ -54,8 +64,8 @@ impl Service {
                 return Err(Response { fields: vec![("Allow", allow.into())], ..error });
             }
         };
-        let needs_token = !request.is_safe() || (self.options.private && operation.is_private());
-        if needs_token && let Some(challenge) = self.challenge(request) {
+        let needs_token = !is_safe(method) || (self.options.private && operation.is_private());
+        if needs_token && let Some(challenge) = self.challenge(fields) {
             let error = Response::error(StatusCode(401), challenge.message());
             return Err(Response { challenge: Some(challenge), ..error });
         }
@@ -64,19 +74,22 @@ impl Service {
 
     /// The response to OPTIONS. If a change of the target would need a token that this request does
     /// not have, the response has a challenge: then the page asks for a token (RFC 9110 §11.6.1).
-    pub(super) fn allowed_methods(&self, target: &Target<'_>, request: &Request) -> Response {
+    pub(super) fn allowed_methods(&self, target: &Target<'_>, request: &Request<'_>) -> Response {
         let allow = self.allow(target);
         let is_written = self.methods(target).any(|method| !is_safe(method));
+        let asked = request.fields;
         let mut fields = vec![("Allow", allow.clone().into())];
-        if request.is_preflight() && origin::allowed_origin(&self.options, request).is_some() {
+        if is_preflight(request.head.method(), asked)
+            && origin::allowed_origin(&self.options, asked).is_some()
+        {
             fields.extend([
                 ("Access-Control-Allow-Methods", allow.into()),
                 ("Access-Control-Max-Age", PREFLIGHT_SECONDS.into()),
             ]);
             // Whatever fields a page sends, those that the service does not know do nothing.
-            let asked = request.fields().preflight_fields.as_deref().unwrap_or_default();
+            let names = asked.preflight_fields.as_deref().unwrap_or_default();
             let names: Vec<_> =
-                asked.split(',').map(str::trim).filter(|name| is_token(name)).collect();
+                names.split(',').map(str::trim).filter(|name| is_token(name)).collect();
             if !names.is_empty() {
                 fields.push(("Access-Control-Allow-Headers", names.join(", ").into()));
             }
@@ -84,7 +97,7 @@ impl Service {
         Response {
             fields,
             varies_by_accept: target.is_page(),
-            challenge: self.challenge(request).filter(|_| is_written),
+            challenge: self.challenge(asked).filter(|_| is_written),
             ..Response::new(StatusCode(204), Content::None)
         }
     }
@@ -115,13 +128,19 @@ impl Service {
 
     /// The name of the token of a request, for the log. `None` if the token is not valid, or has no
     /// name.
-    pub(crate) fn token_name(&self, request: &Request) -> Option<Arc<str>> {
-        self.tokens.as_ref()?.name(request.fields().authorization.as_ref())
+    pub(crate) fn token_name(&self, request: &Request<'_>) -> Option<Arc<str>> {
+        self.tokens.as_ref()?.name(request.fields.authorization.as_ref())
     }
 
     /// The challenge for a request without a valid token. `None` if it has one, or if the service
     /// has no tokens.
-    fn challenge(&self, request: &Request) -> Option<Challenge> {
-        self.tokens.as_ref()?.check(request.fields().authorization.as_ref()).err()
+    fn challenge(&self, fields: &RequestFields) -> Option<Challenge> {
+        self.tokens.as_ref()?.check(fields.authorization.as_ref()).err()
     }
+}
+
+/// Whether this is a CORS preflight, by which a browser asks what a page of another origin may send
+/// (Fetch standard, CORS protocol).
+fn is_preflight(method: &Method, fields: &RequestFields) -> bool {
+    *method == Method::Options && fields.preflight_method.is_some()
 }

@@ -8,7 +8,7 @@ mod conditional;
 use tiny_http::{Method, StatusCode};
 
 use super::*;
-use crate::http::{Parser, Request, RequestFields};
+use crate::http::{Parser, ReceivedRequest, RequestFields};
 use crate::server::Handle;
 use crate::store::{Color, ColorList};
 
@@ -42,20 +42,29 @@ const LIST: &str = concat!(
     r##"{"name":"red","value":"#e00"}]}"##
 );
 
-fn request(method: Method, target: &str, fields: RequestFields, content: &str) -> Request {
-    Request {
-        target: target.to_owned(),
-        content: content.as_bytes().to_vec(),
-        ..Request::plain(method, fields)
-    }
+fn request(method: Method, target: &str, fields: RequestFields, content: &str) -> ReceivedRequest {
+    request_for(None, method, target, fields, content)
 }
 
-fn respond(service: &Service, request: &Request) -> Response {
+/// The same for a host.
+fn request_for(
+    host: Option<&str>,
+    method: Method,
+    target: &str,
+    fields: RequestFields,
+    content: &str,
+) -> ReceivedRequest {
+    let mut request = ReceivedRequest::with_fields(&method, target, host, fields);
+    request.content = content.into();
+    request
+}
+
+fn respond(service: &Service, request: &ReceivedRequest) -> Response {
     let context = RequestContext {
         listener: 1,
         thread: Thread::Pool { queued_at: std::time::Instant::now() },
     };
-    match service.decide(request, context) {
+    match service.decide(&request.request(), context) {
         Decision::Respond(response) | Decision::Refuse(response) => response,
         _ => panic!("nothing is to be waited for"),
     }
@@ -241,13 +250,9 @@ fn targets_that_name_nothing_say_why() {
 fn a_forbidden_request_is_refused_before_anything_else_and_logged() {
     let service = service();
     let ask = |method, target, origin: Option<&str>, host: Option<&str>| {
-        let fields = RequestFields {
-            origin: origin.map(str::to_owned),
-            host: host.map(str::to_owned),
-            needs_dns: host.is_some(),
-            ..RequestFields::default()
-        };
-        respond(&service, &request(method, target, fields, ""))
+        let fields =
+            RequestFields { origin: origin.map(str::to_owned), ..RequestFields::default() };
+        respond(&service, &request_for(host, method, target, fields, ""))
     };
     for target in ["/colors/red", "/nowhere", "/%"] {
         let refused = ask(Method::Delete, target, Some("http://evil.example"), None);
@@ -280,7 +285,7 @@ fn an_allowed_origin_is_answered_with_cors_fields() {
         (Method::Delete, StatusCode(200), None),
     ] {
         let request = request(method, "/colors/red", fields.clone(), "");
-        let allowed_origin = service.common_fields(Some(&request)).allowed_origin;
+        let allowed_origin = service.common_fields(Some(&request.request())).allowed_origin;
         let response = respond(&service, &request);
         assert_eq!(
             (response.status, allowed_origin, response.field("Access-Control-Allow-Methods")),
@@ -408,15 +413,16 @@ fn nothing_that_arrives_makes_parser_or_service_panic() {
         let mut parser = Parser::default();
         for piece in bytes.chunks(random.usize(1..200)) {
             parser.append(piece);
-            while let Ok(Some(request)) = parser.next_request(100) {
+            while let Ok(Some((head, content))) = parser.next_request(100) {
                 assert_ne!(
-                    respond(&service, &request).status,
+                    respond(&service, &ReceivedRequest::new(head, content)).status,
                     StatusCode(500),
                     "{:?}",
                     String::from_utf8_lossy(&bytes)
                 );
             }
         }
-        service.common_fields(parser.abandon().as_ref());
+        let refused = parser.abandon().map(|head| ReceivedRequest::new(head, Vec::new()));
+        service.common_fields(refused.as_ref().map(ReceivedRequest::request).as_ref());
     }
 }

@@ -134,8 +134,9 @@ pub(super) fn parse<'a>(
             false => Cow::Borrowed(segment),
         })
     });
-    let mut base = base.as_str().split('/').skip(1);
-    if !base.all(|expected| segments.next().as_deref() == Some(expected)) {
+    let base = base.as_str();
+    let mut is_next = |expected| segments.next().as_deref() == Some(expected);
+    if !base.is_empty() && !base.split('/').skip(1).all(&mut is_next) {
         return Ok(Target::Unknown);
     }
     Ok(match (segments.next(), segments.next(), segments.next()) {

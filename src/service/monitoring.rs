@@ -50,7 +50,7 @@ const OTHER: &str = "other";
 impl Service {
     /// The response to a read of `/health`: 503 with what is wrong as `status`, or else 200, 304 or
     /// what the conditions lead to. Tells what is known: asks neither the disk nor another service.
-    pub(super) fn health(&self, request: &Request) -> Response {
+    pub(super) fn health(&self, request: &Request<'_>) -> Response {
         let store = &self.store;
         let is_stopping = self.server.phase() == Phase::Stopping;
         let stopping = || is_stopping.then(|| "stopping".to_owned());

@@ -5,7 +5,7 @@
 
 use tiny_http::StatusCode;
 
-use crate::http::{Request, Response, host_has_name, host_name};
+use crate::http::{Head, RequestFields, Response, host_has_name, host_name, is_safe};
 use crate::logging::excerpt;
 use crate::options::Options;
 
@@ -13,42 +13,41 @@ use crate::options::Options;
 /// another origin. `checks_host` is for listeners that DNS rebinding may reach.
 pub(super) fn check(
     options: &Options,
-    request: &Request,
+    head: &Head,
+    fields: &RequestFields,
     checks_host: bool,
 ) -> Result<(), Response> {
-    let fields = request.fields();
     if checks_host
-        && fields.needs_dns
-        && let Some(name) = &fields.host
+        && head.needs_dns()
+        && let Some(name) = head.host()
         && !options.allow_host.iter().any(|allowed| host_has_name(name, allowed))
     {
         return Err(foreign_host(host_name(name)));
     }
     // RFC 9110 §9.2.1: safe methods change nothing.
-    if request.is_safe() || may_change(options, request) {
+    if is_safe(head.method()) || may_change(options, head, fields) {
         Ok(())
     } else {
-        Err(cross_origin(request))
+        Err(cross_origin(fields))
     }
 }
 
 /// The Origin of a request, if `--allow-origin` has it byte for byte.
-pub(super) fn allowed_origin<'a>(options: &Options, request: &'a Request) -> Option<&'a str> {
-    let origin = request.fields().origin.as_deref()?;
+pub(super) fn allowed_origin<'a>(options: &Options, fields: &'a RequestFields) -> Option<&'a str> {
+    let origin = fields.origin.as_deref()?;
     options.allow_origin.iter().any(|allowed| allowed == origin).then_some(origin)
 }
 
 /// Whether a request is from a page of the service, from an allowed origin, from the user (`none`,
 /// as when an address was typed), or from no browser. This follows `http.CrossOriginProtection` of
 /// Go 1.25, which also takes an empty field for none; no browser sends one.
-fn may_change(options: &Options, request: &Request) -> bool {
-    let fields = request.fields();
+fn may_change(options: &Options, head: &Head, fields: &RequestFields) -> bool {
     match (given(&fields.sec_fetch_site), given(&fields.origin)) {
         (Some("same-origin" | "none"), _) | (None, None) => true,
-        _ if allowed_origin(options, request).is_some() => true,
+        _ if allowed_origin(options, fields).is_some() => true,
         (None, Some(origin)) => {
             let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-            host.is_some() && host == fields.host.as_deref()
+            host.is_some() && host == head.host()
         }
         (Some(_), _) => false,
     }
@@ -56,8 +55,8 @@ fn may_change(options: &Options, request: &Request) -> bool {
 
 /// The 403 for a change from a page of another origin. A page of the service may get it as well: if
 /// the browser sends no Sec-Fetch-Site, and a proxy changes Host.
-fn cross_origin(request: &Request) -> Response {
-    let origin = given(&request.fields().origin).map_or("not given".to_owned(), excerpt);
+fn cross_origin(fields: &RequestFields) -> Response {
+    let origin = given(&fields.origin).map_or("not given".to_owned(), excerpt);
     forbidden(
         "a page of another origin may not change the list; --allow-origin would allow that origin; \
          behind a proxy, have it keep Host",

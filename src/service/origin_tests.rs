@@ -3,11 +3,17 @@
 use tiny_http::{Method, StatusCode};
 
 use super::*;
-use crate::http::{Host, RequestFields};
+use crate::http::ReceivedRequest;
 
-fn request(method: Method, host: Option<&str>, fields: RequestFields) -> Request {
-    let needs_dns = host.is_some_and(|host| Host::parse(host.as_bytes()).unwrap().needs_dns);
-    Request::plain(method, RequestFields { host: owned(host), needs_dns, ..fields })
+/// Checks a request with this host and these fields.
+fn check(
+    method: &Method,
+    host: Option<&str>,
+    fields: RequestFields,
+    checks_host: bool,
+) -> Result<(), Response> {
+    let request = ReceivedRequest::with_fields(method, "/colors", host, fields);
+    super::check(&options(), &request.head, request.request().fields, checks_host)
 }
 
 const HOST: &str = "own.example:8080";
@@ -42,9 +48,8 @@ fn told(checked: Result<(), Response>) -> Option<(String, String)> {
 fn may_change(sec_fetch_site: Option<&str>, origin: Option<&str>) -> bool {
     let fields = &RequestFields { sec_fetch_site: owned(sec_fetch_site), ..fields(origin) };
     let ask = |method| {
-        let request = request(method, Some(HOST), fields.clone());
-        let refusal = told(super::check(&options(), &request, false));
-        assert!(refusal.is_none() || refusal == told(Err(cross_origin(&request))), "{request:?}");
+        let refusal = told(check(&method, Some(HOST), fields.clone(), false));
+        assert!(refusal.is_none() || refusal == told(Err(cross_origin(fields))), "{fields:?}");
         refusal.is_none()
     };
     assert_eq!([Method::Get, Method::Head, Method::Options].map(ask), [true; 3]);
@@ -103,16 +108,12 @@ fn without_that_the_origin_has_to_be_the_host() {
 
 #[test]
 fn an_origin_needs_a_host_to_equal() {
-    let request = request(Method::Post, None, fields(Some("http://")));
-    assert!(super::check(&options(), &request, true).is_err());
+    assert!(check(&Method::Post, None, fields(Some("http://")), true).is_err());
 }
 
 #[test]
 fn where_the_host_is_checked_foreign_names_are_refused() {
-    let ask = |host, checks_host| {
-        let request = request(Method::Get, host, RequestFields::default());
-        super::check(&options(), &request, checks_host)
-    };
+    let ask = |host, checks_host| check(&Method::Get, host, RequestFields::default(), checks_host);
     for host in [
         "127.0.0.1",
         "127.0.0.1:8080",
@@ -156,8 +157,8 @@ fn only_an_origin_on_the_list_is_allowed() {
         (Some("http://evil.example"), false),
         (Some("https://friend.example:443"), false),
     ] {
-        let request = request(Method::Get, Some(HOST), fields(origin));
-        assert_eq!(super::allowed_origin(&options(), &request), origin.filter(|_| is_allowed));
+        let fields = fields(origin);
+        assert_eq!(super::allowed_origin(&options(), &fields), origin.filter(|_| is_allowed));
     }
 }
 
@@ -166,10 +167,9 @@ fn client_and_operator_are_told_which_option_would_allow_a_request() {
     let origin = "a page of another origin may not change the list; --allow-origin would allow \
                   that origin; behind a proxy, have it keep Host";
     let host = "the service does not have this host name; --allow-host would allow it";
-    let change = request(Method::Post, Some(HOST), fields(Some("http://a\n")));
+    let change = fields(Some("http://a\n"));
     let unknown =
         RequestFields { sec_fetch_site: owned(Some("cross-site")), ..RequestFields::default() };
-    let unknown = request(Method::Post, Some(HOST), unknown);
     for (refused, message, detail) in [
         (cross_origin(&change), origin, r#"; the origin is "http://a\n""#),
         (cross_origin(&unknown), origin, "; the origin is not given"),

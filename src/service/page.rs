@@ -34,7 +34,7 @@ pub(super) fn files() -> Arc<Representation> {
 
 /// The response to a GET or HEAD of a part of the page.
 pub(super) fn respond(
-    request: &Request,
+    request: &Request<'_>,
     part: &Arc<Representation>,
     media_type: MediaType,
 ) -> Response {

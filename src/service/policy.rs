@@ -6,7 +6,7 @@ use std::fmt;
 use tiny_http::StatusCode;
 
 use super::{Service, access_log};
-use crate::http::{Request, Response};
+use crate::http::{Head, Request, RequestFields, Response};
 use crate::logging;
 use crate::metrics::label;
 use crate::options::Options;
@@ -33,41 +33,44 @@ impl Service {
     /// parsed of it. `length`: how many bytes will be sent.
     pub(crate) fn finish(
         &self,
-        request: Option<&Request>,
+        request: Option<&Request<'_>>,
         arrival: Arrival,
         mut response: Response,
         length: impl FnOnce(&ServerResponse) -> usize,
     ) -> ServerResponse {
-        let method = request.map(|request| &request.method);
+        let method = request.map(|request| request.head.method());
         self.metrics.workers[arrival.worker].responses(method, response.status.0).inc();
         let sent = response.take_sent(&self.common_fields(request));
         access_log::log(self, request, arrival, &response, || length(&sent));
         sent
     }
 
-    /// The same for a response after which the connection closes.
-    fn finish_last(
+    /// The same for a refusal of what may not have arrived as a whole.
+    fn finish_refusal(
         &self,
-        request: Option<&Request>,
+        head: Option<&Head>,
         arrival: Arrival,
         response: Response,
     ) -> ServerResponse {
-        let is_head = request.is_some_and(Request::is_head);
-        self.finish(request, arrival, response, |sent| sent.length(is_head, None))
+        let is_head = head.is_some_and(Head::is_head);
+        let fields = head.and_then(RequestFields::read);
+        let request = head.map(|head| Request::new(head, fields.as_deref(), &[]));
+        self.finish(request.as_ref(), arrival, response, |sent| sent.length(is_head, None))
     }
 }
 
 impl Policy for Service {
-    fn admit(&self, request: &Request, arrival: Arrival) -> Result<(), ServerResponse> {
-        match Self::admit(self, request, arrival.listener) {
+    fn admit(&self, head: &Head, arrival: Arrival) -> Result<(), ServerResponse> {
+        let fields = RequestFields::read(head);
+        match Self::admit(self, &Request::new(head, fields.as_deref(), &[]), arrival.listener) {
             Ok(_) => Ok(()),
-            Err(refusal) => Err(self.finish_last(Some(request), arrival, refusal)),
+            Err(refusal) => Err(self.finish_refusal(Some(head), arrival, refusal)),
         }
     }
 
     fn refuse(
         &self,
-        request: Option<&Request>,
+        head: Option<&Head>,
         arrival: Arrival,
         status: StatusCode,
         message: Cow<'static, str>,
@@ -76,7 +79,7 @@ impl Policy for Service {
             StatusCode(413) => format!("{message}; --max-body sets it").into(),
             _ => message,
         };
-        self.finish_last(request, arrival, Response::error(status, message))
+        self.finish_refusal(head, arrival, Response::error(status, message))
     }
 
     fn closed(&self, arrival: Arrival, reason: Closing) {

@@ -27,7 +27,7 @@ const PARSED_AT_ONCE_BYTES_MAX: usize = 16 * 1024;
 impl Service {
     /// What to do next with a request; an error is a response, too. Checks the head each time: the
     /// token may have been withdrawn while the request waited for a change.
-    pub(crate) fn decide(&self, request: &Request, context: RequestContext) -> Decision {
+    pub(crate) fn decide(&self, request: &Request<'_>, context: RequestContext) -> Decision {
         match self.admit(request, context.listener) {
             Ok(operation) => self.operate(operation, request, context),
             Err(refusal) => Decision::Refuse(refusal),
@@ -38,7 +38,7 @@ impl Service {
     fn operate(
         &self,
         operation: Operation<'_>,
-        request: &Request,
+        request: &Request<'_>,
         context: RequestContext,
     ) -> Decision {
         let content = &request.content;
@@ -61,7 +61,7 @@ impl Service {
                 }
                 None => Decision::Respond(no_such_color()),
             },
-            Operation::Update(name) if request.fields().conditions.need_absence() => {
+            Operation::Update(name) if request.fields.conditions.need_absence() => {
                 let create = json::from_create_named(&name, content).map(Action::CreateAbsent);
                 let change = self.change_of(request, create).map_err(|refusal| match find(&name) {
                     // If the color is there, 412 comes before what else is wrong with the request.
@@ -97,7 +97,7 @@ impl Service {
         }
     }
 
-    fn read_all(&self, request: &Request, context: RequestContext) -> Decision {
+    fn read_all(&self, request: &Request<'_>, context: RequestContext) -> Decision {
         let list = &self.store.list;
         let (seen, envelope) = match list.ready_envelope() {
             Some(ready) => ready,
@@ -123,10 +123,10 @@ impl Service {
     /// if content or conditions are malformed.
     fn change_of(
         &self,
-        request: &Request,
+        request: &Request<'_>,
         action: Result<Action, JsonError>,
     ) -> Result<Change, Response> {
-        if let Some(coding) = &request.fields().content_coding
+        if let Some(coding) = &request.fields.content_coding
             && !request.content.is_empty()
         {
             let message =
@@ -137,7 +137,7 @@ impl Service {
             return Err(Response { fields: vec![("Accept-Encoding", "identity".into())], ..error });
         }
         let action = action.map_err(bad_request)?;
-        let conditions = request.fields().conditions.checked().map_err(bad_request)?;
+        let conditions = request.fields.conditions.checked().map_err(bad_request)?;
         Ok(Change::new(action, conditions.clone()))
     }
 
@@ -246,10 +246,10 @@ impl Service {
     }
 
     /// The [`CommonFields`] of a response. `request`: what could be parsed of the request.
-    pub(crate) fn common_fields<'a>(&self, request: Option<&'a Request>) -> CommonFields<'a> {
+    pub(crate) fn common_fields<'a>(&self, request: Option<&Request<'a>>) -> CommonFields<'a> {
+        let fields = request.map(|request| request.fields);
         CommonFields {
-            allowed_origin: request
-                .and_then(|request| origin::allowed_origin(&self.options, request)),
+            allowed_origin: fields.and_then(|fields| origin::allowed_origin(&self.options, fields)),
             varies_by_origin: !self.options.allow_origin.is_empty(),
             is_private: self.options.private,
         }
@@ -269,9 +269,9 @@ fn content_of(color: Color) -> Content {
 
 /// The response to a GET or HEAD of this content, by the conditions in the order of RFC 9110
 /// §13.2.2: 200, 304 or 412; 400 if they are malformed.
-pub(super) fn read(request: &Request, content: Content) -> Response {
+pub(super) fn read(request: &Request<'_>, content: Content) -> Response {
     let tag = content.tag();
-    let mut response = match request.fields().conditions.checked() {
+    let mut response = match request.fields.conditions.checked() {
         Err(malformed) => return bad_request(malformed),
         Ok(conditions) if !conditions.if_match_holds(|| tag) => return condition_failed(),
         Ok(conditions) if !conditions.if_none_match_holds(|| tag) => {
@@ -286,12 +286,12 @@ pub(super) fn read(request: &Request, content: Content) -> Response {
 /// The answer to a read whose client may want to wait until the representation changes. `seen`: the
 /// number of the version that the content is of.
 fn read_or_wait(
-    request: &Request,
+    request: &Request<'_>,
     content: Content,
     seen: u64,
     subject: impl FnOnce() -> Subject,
 ) -> Decision {
-    let Some(seconds) = request.fields().prefer_wait else {
+    let Some(seconds) = request.fields.prefer_wait else {
         return Decision::Respond(read(request, content));
     };
     let response = read(request, content.clone());

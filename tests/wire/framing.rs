@@ -11,6 +11,10 @@ use crate::common::harness::{Scratch, Server};
 /// A request that would be noticed: it changes the list.
 const SMUGGLED: &str = "DELETE /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
+/// Even if both are valid: a proxy might have checked one, and the service another.
+const TWICE_AUTHORIZED: &str = "Host: localhost\r\nAuthorization: Bearer a-token-0123456789\r\n\
+                                Authorization: Bearer a-token-0123456789\r\n";
+
 /// Framing errors as heads without the version, each with the status that answers it in HTTP/1.1.
 const REFUSED: [(&str, u16); 9] = [
     ("POST /colors {v}\r\nHost: a\r\nHost: a\r\n\r\n", 400),
@@ -178,6 +182,7 @@ fn what_the_head_decides_is_answered_without_waiting_for_the_content() {
     for (request_line, fields, status) in [
         ("POST /colors", "Host: localhost\r\n", 401),
         ("PUT /colors/red", "Host: localhost\r\nAuthorization: Bearer another-token-0\r\n", 401),
+        ("PUT /colors/red", TWICE_AUTHORIZED, 400),
         ("POST /colors", "Host: evil.example\r\n", 403),
         ("POST /colors", evil, 403),
         ("POST /no", "Host: localhost\r\n", 404),

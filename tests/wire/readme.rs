@@ -292,7 +292,7 @@ http.md: 64 KiB together, 100 lines <- src/http/protocol_error.rs: FIELD_LINES_M
 http.md: 1 MiB, some 25,000 colors (`--max-body` <- src/options.rs: default_value = "1MiB"
 http.md: within 30 s (`--request-timeout`) <- src/options.rs: default_value = "30s"
 http.md: idle for 75 s (`--keep-alive`) <- src/options.rs: default_value = "75s"
-http.md: at most N seconds, or 300 <- src/http/head.rs: WAIT_SECONDS_MAX 300;
+http.md: at most N seconds, or 300 <- src/http/fields.rs: WAIT_SECONDS_MAX 300;
 http.md: with more than 4 entity tags <- src/http/request.rs: WAIT_TAGS_MAX 4;
 http.md: the service would keep 2 KiB <- src/http/request.rs: WAIT_BYTES_MAX 2048;
 http.md: up to 16 MiB within <- src/server/connection/sending.rs: LINGER_BYTES_MAX 16 * 1024 * 1024;

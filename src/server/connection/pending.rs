@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll::EventFlags;
 
 use super::{Connection, Next, RECEIVE_BYTES, State, Transition};
-use crate::http::{Request, Response};
+use crate::http::{ReceivedRequest, Response};
 use crate::server::Phase;
 use crate::server::loop_context::{LoopContext, catch_panic};
 use crate::server::output::Sent;
@@ -19,7 +19,7 @@ use crate::store::{Outcome, StorageError};
 
 /// A request that has no answer yet.
 pub(super) struct Pending {
-    pub(super) request: Arc<Request>,
+    pub(super) request: Arc<ReceivedRequest>,
     /// When the request came. A wait for a change counts from here.
     pub(super) since: Instant,
     /// `None` unless the request has waited for a change. In a box, since few requests wait, and
@@ -32,14 +32,18 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    pub(super) fn new(request: Request, now: Instant, counted_bytes: usize) -> Self {
+    pub(super) fn new(mut request: ReceivedRequest, now: Instant, counted_bytes: usize) -> Self {
+        // Many requests may wait for long, and no limit counts the memory of their heads.
+        if request.request().fields.prefer_wait.is_some() {
+            request.head.drop_fields();
+        }
         let request = Arc::new(request);
         Self { request, since: now, wait: None, counted_bytes, by_writer: false }
     }
 
     /// How long the request prefers to wait for a change.
     fn wait_time(&self) -> Duration {
-        Duration::from_secs(self.request.fields().prefer_wait.unwrap_or(0).into())
+        Duration::from_secs(self.request.request().fields.prefer_wait.unwrap_or(0).into())
     }
 
     /// When a wait for a change ends.
@@ -101,7 +105,9 @@ impl Connection {
                     listener: self.listener,
                     thread: Thread::Pool { queued_at: Instant::now() },
                 };
-                context.answer_on_pool(move |service| service.decide(&request, request_context));
+                context.answer_on_pool(move |service| {
+                    service.decide(&request.request(), request_context)
+                });
             }
             Decision::Save(change) => {
                 // Before the change is submitted, send the responses to earlier requests. If the
@@ -148,7 +154,7 @@ impl Connection {
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
         let request = &pending.request;
-        let response = match (pending.wait.take(), request.fields().prefer_wait) {
+        let response = match (pending.wait.take(), request.request().fields.prefer_wait) {
             (Some(_), Some(seconds)) => note_wait(response, seconds, context.now - pending.since),
             _ => response,
         };
@@ -208,7 +214,7 @@ impl Connection {
         // Before the service looks: a later change marks the connection once more.
         let number = context.shared.service().store.list.number();
         let is_changed = pending.wait.as_ref().is_some_and(|watch| watch.is_changed(number));
-        match context.decide(&pending.request, self.listener) {
+        match context.decide(&pending.request.request(), self.listener) {
             Decision::WaitForChange { current, .. } if is_changed => Decision::Respond(current),
             decision => decision,
         }

@@ -10,7 +10,7 @@ use rustix::net::Shutdown;
 use tiny_http::StatusCode;
 
 use super::{AfterSend, Connection, Next, State, Transition};
-use crate::http::{Parser, ProtocolError, Request, Response};
+use crate::http::{Head, Parser, ProtocolError, ReceivedRequest, Response};
 use crate::server::Phase;
 use crate::server::loop_context::LoopContext;
 use crate::server::output::Sent;
@@ -26,12 +26,12 @@ impl Connection {
     /// Appends the response to a request to the output. Returns what follows.
     pub(super) fn append_response(
         &mut self,
-        request: &Request,
+        request: &ReceivedRequest,
         response: Response,
         context: &LoopContext<'_>,
     ) -> AfterSend {
         let then = match context.phase {
-            _ if !request.keep_alive => AfterSend::Close,
+            _ if !request.head.keep_alive() => AfterSend::Close,
             // The client does not know yet that this is the last response, and may be sending its
             // next request.
             Phase::AboveLimit | Phase::Stopping => AfterSend::Linger,
@@ -39,22 +39,23 @@ impl Connection {
         };
         let seconds = context.shared.limits.keep_alive_seconds();
         let keep_alive = (then == AfterSend::Resume).then_some(seconds);
-        let is_head = request.is_head();
+        let is_head = request.head.is_head();
         let arrival = self.arrival(context);
         let length = |sent: &ServerResponse| sent.length(is_head, keep_alive);
-        let sent = context.shared.service().finish(Some(request), arrival, response, length);
+        let sent =
+            context.shared.service().finish(Some(&request.request()), arrival, response, length);
         self.output.append(sent, is_head, context.date, keep_alive);
         then
     }
 
     pub(super) fn refuse_for_memory(
         &mut self,
-        request: Option<&Request>,
+        head: Option<&Head>,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
         self.note(Closing::NoRoom, context);
         let (status, message) = OVERLOADED;
-        self.refuse_with(request, status, message, context)
+        self.refuse_with(head, status, message, context)
     }
 
     pub(super) fn refuse_malformed(
@@ -65,33 +66,34 @@ impl Connection {
         self.refuse_with(None, error.status(), error.to_string(), context)
     }
 
-    /// Refuses what has arrived, after which nothing that arrives is read as a request. `request`:
+    /// Refuses what has arrived, after which nothing that arrives is read as a request. `head`:
     /// `None` if it has not arrived as a whole, or cannot be parsed.
     pub(super) fn refuse_with(
         &mut self,
-        request: Option<&Request>,
+        head: Option<&Head>,
         status: StatusCode,
         message: impl Into<Cow<'static, str>>,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
         let unfinished = self.parser.abandon();
-        let request = request.or(unfinished.as_ref());
+        let head = head.or(unfinished.as_ref());
         let arrival = self.arrival(context);
-        let response = context.shared.policy().refuse(request, arrival, status, message.into());
-        self.refuse(request.is_some_and(Request::is_head), response, context)
+        let response = context.shared.policy().refuse(head, arrival, status, message.into());
+        self.refuse(head.is_some_and(Head::is_head), response, context)
     }
 
     /// Refuses a whole request by its head, as if its content had not arrived.
     pub(super) fn refuse_whole(
         &mut self,
-        request: &Request,
+        request: &ReceivedRequest,
         refusal: Response,
         context: &mut LoopContext<'_>,
     ) -> io::Result<Transition> {
-        let is_head = request.is_head();
+        let is_head = request.head.is_head();
         let arrival = self.arrival(context);
         let length = |sent: &ServerResponse| sent.length(is_head, None);
-        let sent = context.shared.service().finish(Some(request), arrival, refusal, length);
+        let sent =
+            context.shared.service().finish(Some(&request.request()), arrival, refusal, length);
         self.refuse(is_head, sent, context)
     }
 
