@@ -160,6 +160,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bounded_http;
 mod conditions;
 #[cfg(test)]
 mod documents_tests;
@@ -183,7 +184,6 @@ mod random;
 mod representation;
 mod secret_file;
 mod serve;
-mod server;
 mod service;
 mod service_manager;
 mod signals;
@@ -195,11 +195,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
+use crate::bounded_http::Handle;
 use crate::failure::Failure;
 use crate::follower::Follower;
 use crate::load::Opened;
 use crate::options::{Endpoint, Options};
-use crate::server::{Handle, Listener};
+use crate::serve::{Desk, Listener};
 use crate::service::{LoadedTokens, Service, Tokens, Watches};
 use crate::signals::Signals;
 
@@ -216,7 +217,7 @@ const CLOSE_TIME: Duration = Duration::from_millis(500);
 pub fn main() -> ExitCode {
     let options = Arc::new(Options::read());
     // Removes variables from the environment, so there must be no other thread yet.
-    let inherited = server::inherited(options.request_timeout);
+    let inherited = serve::inherited(options.request_timeout);
     let started = logging::start(options.log_level).map_err(|_| Failure::Thread);
     let ended = started.and_then(|()| match (&options.health, &options.data) {
         (Some(address), _) => health_check::check(&options, address.as_ref()),
@@ -240,12 +241,12 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     let mut source = load::load_source(options, follower.as_ref())?;
     source.lock()?;
     let workers = options.worker_count();
-    let memory_limit = server::control_group_limit();
-    let buffers_max = server::buffers_max(memory_limit);
-    let descriptors = server::raise_descriptor_limit();
+    let memory_limit = bounded_http::control_group_limit();
+    let buffers_max = bounded_http::buffers_max(memory_limit);
+    let descriptors = bounded_http::raise_descriptor_limit();
     let listeners = if is_activated { inherited } else { listen_all(options)? };
     let connections_max =
-        server::connections_max(descriptors, memory_limit, listeners.len(), workers)
+        bounded_http::connections_max(descriptors, memory_limit, listeners.len(), workers)
             .map_err(Failure::System)?;
     let endpoints: Vec<_> = listeners.iter().map(|listener| listener.endpoint.clone()).collect();
     // One thread for answers that take long, one for the follower, and those of the storage.
@@ -279,7 +280,14 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
         watches,
         checks_host,
     );
-    let acceptor = server.start(service, listeners, &pool).map_err(Failure::System)?;
+    let service = Arc::new(service);
+    let desk = Arc::new(Desk::new(Arc::clone(&service), &pool));
+    let (acceptor, workers) = server.start(service, listeners).map_err(Failure::System)?;
+    for worker in workers {
+        let desk = Arc::clone(&desk);
+        let name = format!("worker-{}", worker.number());
+        pool::run_named(&pool, &name, move || serve::run(worker, &desk));
+    }
     // The start is logged now that it cannot fail any more: a failed one logs its error alone.
     log_start(options, &endpoints, &details);
     if let Some(follower) = follower {
@@ -288,7 +296,7 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     }
     let warning = store.status().and_then(|status| status.now().warning);
     log_advice(options, &endpoints, is_activated, warning, loaded);
-    let ended = serve::accept(&acceptor, server.service(), &signals);
+    let ended = serve::accept(&acceptor, &desk, &signals);
     signals.await_second();
     let deadline = Instant::now() + STOP_TIME;
     serve::stop(acceptor, deadline - CLOSE_TIME);
@@ -359,7 +367,7 @@ fn check(options: &Options) -> Result<(), Failure> {
     let colors = load::check_list(options)?;
     load_tokens(options)?;
     for endpoint in &options.listen {
-        server::check_endpoint(endpoint)
+        serve::check_endpoint(endpoint)
             .map_err(|error| Failure::Listen(endpoint.to_string(), error))?;
     }
     log_warnings(options);
@@ -378,7 +386,7 @@ fn load_tokens(options: &Options) -> Result<Option<(Tokens, LoadedTokens)>, Fail
 fn listen_all(options: &Options) -> Result<Vec<Listener>, Failure> {
     let mut listeners = Vec::new();
     for endpoint in &options.listen {
-        let opened = server::listen(endpoint, options.unix_mode, options.request_timeout);
+        let opened = serve::listen(endpoint, options.unix_mode, options.request_timeout);
         listeners.extend(opened.map_err(|error| Failure::Listen(endpoint.to_string(), error))?);
     }
     Ok(listeners)

@@ -2,8 +2,8 @@
 
 use std::sync::OnceLock;
 
+use crate::bounded_http::{Content, SharedContent};
 use crate::conditions::Tag;
-use crate::server::SharedContent;
 
 /// Longest representation, in bytes, whose tag is computed at its first use, which takes some
 /// microseconds. The tag of a longer one is computed when it is made, so that nobody has to compute
@@ -28,8 +28,8 @@ impl Representation {
     }
 
     /// The bytes as responses share them.
-    pub(crate) fn content(&self) -> SharedContent {
-        self.content.clone()
+    pub(crate) fn content(&self) -> Content {
+        Content::Shared(self.content.clone())
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {

@@ -1,69 +1,182 @@
-//! The main thread while the service runs: has connections accepted, takes signals, reads tokens
-//! again, and tells the service manager that all is well.
+//! The loop: each worker takes requests and answers them.
+//!
+//! Most are answered at once. The others go on their way as they are, and are answered by the same
+//! `respond`: those whose change has to be saved first go to the writer, those that take long to
+//! another thread ([`late`]), and those that wait for a change are parked, and come again ([`wait`]).
 
-use std::io;
-use std::os::fd::AsFd;
-use std::time::Instant;
+mod accept;
+mod late;
+mod listen;
+mod wait;
 
-use crate::server::{Acceptor, Listener};
-use crate::service::Service;
-use crate::service_manager::{self, Watchdog};
-use crate::signals::Signals;
-use crate::store::StorageStatus;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Accepts connections until a signal to stop. At a signal to reload, reads the tokens again.
-pub(crate) fn accept(acceptor: &Acceptor, service: &Service, signals: &Signals) -> io::Result<()> {
-    let mut watchdog = Watchdog::from_env(Instant::now());
-    service_manager::ready();
-    let mut others = vec![signals.stop.as_fd()];
-    others.extend(signals.reload.as_ref().map(AsFd::as_fd));
+use threadpool::ThreadPool;
+use tiny_http::StatusCode;
+
+pub(crate) use self::accept::{accept, stop};
+pub(crate) use self::listen::{Listener, check_endpoint, inherited, listen};
+use crate::bounded_http::{self, Worker};
+use crate::http::{Request, RequestFields, Response};
+use crate::service::{Decision, RequestContext, Service, Thread, Watch};
+use crate::store::Change;
+
+/// What all workers share.
+pub(crate) struct Desk {
+    service: Arc<Service>,
+    /// One thread of it makes the answers that take long, one after the other. The others are
+    /// workers, the writer, the watch and the follower, which keep theirs for good.
+    pool: ThreadPool,
+    /// By the number of the worker: whether it has still to show that it is not stuck.
+    pings: Box<[AtomicBool]>,
+}
+
+/// Takes requests and answers them, until the server stops.
+fn serve(worker: &mut Worker, desk: &Arc<Desk>) {
+    let watches = &desk.service.watches[worker.number()];
+    let counters = &desk.service.metrics.workers[worker.number()];
     loop {
-        let ready = acceptor.accept(&others, watchdog.poll_timeout(Instant::now()))?;
-        if let Some(reload) = &signals.reload
-            && ready[1]
-        {
-            // One reload is enough for several signals. The read fails if there is nothing to read.
-            let _ = rustix::io::read(reload, &mut [0; 64]);
-            reload_tokens(service);
+        desk.pings[worker.number()].store(false, Relaxed);
+        for id in watches.take_affected() {
+            worker.wake(id);
         }
-        if ready[0] {
-            return Ok(());
+        let (mut answered, mut changes) = (0, Vec::new());
+        while let Some(request) = worker.try_recv() {
+            match desk.answer(Asked::new(request), Thread::Worker) {
+                Answered::Now => answered += 1,
+                Answered::Later => {}
+                Answered::Save(asked, change) => changes.push((asked, change)),
+            }
         }
-        let status = service.store.status();
-        let save_time = status.map(StorageStatus::elapsed).unwrap_or_default();
-        if watchdog.tick(Instant::now(), save_time, || service.misses_one()) {
-            service.ping();
+        counters.immediate.observe_each(answered, worker.pass_time());
+        desk.save(changes);
+        if !worker.wait() {
+            return;
         }
     }
 }
 
-fn reload_tokens(service: &Service) {
-    let Some(tokens) = &service.tokens else { return };
-    match tokens.load() {
-        Ok(loaded) => {
-            loaded.log();
-            // The token of a request that waits may not be valid any more.
-            service.decide_all_again();
-        }
-        Err(error) => log::error!(
-            "cannot use the token file {}: {error}; the previous tokens stay",
-            tokens.file().display()
-        ),
+/// Runs [`serve`] on this thread. If a panic ended the thread, the acceptor would go on choosing its
+/// worker, as the one with the fewest connections.
+pub(crate) fn run(mut worker: Worker, desk: &Arc<Desk>) {
+    while catch_unwind(AssertUnwindSafe(|| serve(&mut worker, desk))).is_err() {
+        worker.close_all();
     }
 }
 
-/// Ends the connections, after the requests that have begun are answered. Waits for that no longer
-/// than until the deadline: what is still open then ends with the process.
-pub(crate) fn stop(mut acceptor: Acceptor, deadline: Instant) {
-    let begun = Instant::now();
-    service_manager::stopping();
-    acceptor.listeners_mut().iter_mut().for_each(Listener::unlink);
-    let connections = acceptor.stop(deadline);
-    if connections > 0 {
-        let seconds = begun.elapsed().as_secs_f32();
-        log::warn!(
-            "connections closed because they were still open {seconds:.0} s after the signal: \
-             {connections}"
-        );
+/// A request that has no answer yet.
+struct Asked {
+    http: bounded_http::Request,
+    /// `None` if none of them came.
+    fields: Option<Box<RequestFields>>,
+    /// Once it waits for a change.
+    watch: Option<Box<Watch>>,
+}
+
+impl Asked {
+    /// A request that is received for the first time, or again.
+    fn new(mut http: bounded_http::Request) -> Self {
+        match http.take_kept::<wait::Kept>() {
+            Some(kept) => kept.with(http),
+            None => Self { fields: RequestFields::read(http.head()), http, watch: None },
+        }
     }
+
+    fn request(&self) -> Request<'_> {
+        Request::new(self.http.head(), self.fields.as_deref(), self.http.content())
+    }
+}
+
+/// What became of a request.
+enum Answered {
+    Now,
+    /// It was answered late, and its time is noted, or it will be answered later.
+    Later,
+    /// The writer has to save this change first.
+    Save(Asked, Change),
+}
+
+impl Desk {
+    pub(crate) fn new(service: Arc<Service>, pool: &ThreadPool) -> Self {
+        let pings = service.watches.iter().map(|_| AtomicBool::new(false)).collect();
+        Self { service, pool: pool.clone(), pings }
+    }
+
+    /// Has each worker show that it is not stuck.
+    fn ping(&self) {
+        for (worker, ping) in self.pings.iter().enumerate() {
+            ping.store(true, Relaxed);
+            self.service.server.notify(worker);
+        }
+    }
+
+    /// Whether a worker has not answered the last [`Desk::ping`].
+    fn misses_one(&self) -> bool {
+        self.pings.iter().any(|ping| ping.load(Relaxed))
+    }
+
+    /// Answers a request, or sends it on its way.
+    fn answer(self: &Arc<Self>, asked: Asked, thread: Thread) -> Answered {
+        // Before the service looks: a later change marks the request once more.
+        let number = || self.service.store.list.number();
+        let is_changed = asked.watch.as_ref().is_some_and(|watch| watch.is_changed(number()));
+        let listener = asked.http.arrival().listener;
+        let context = RequestContext { listener, thread };
+        match catch_panic(|| self.service.decide(&asked.request(), context)) {
+            Decision::Respond(response) => self.respond(asked, response, thread),
+            Decision::Refuse(refusal) => self.refuse(asked, refusal, thread),
+            Decision::WaitForChange { current, .. } if is_changed => {
+                self.respond(asked, current, thread)
+            }
+            Decision::WaitForChange { subject, seen, current } => {
+                self.wait_for_change(asked, subject, seen, current, thread)
+            }
+            Decision::AnswerOnPool => self.answer_on_pool(asked),
+            Decision::Save(change) => Answered::Save(asked, change),
+        }
+    }
+
+    fn respond(&self, asked: Asked, response: Response, thread: Thread) -> Answered {
+        let is_late = asked.watch.is_some() || thread != Thread::Worker;
+        let response = wait::note_wait(&asked, response);
+        let arrival = asked.http.arrival();
+        let length = |sent: &bounded_http::Response| asked.http.length_of(sent);
+        let sent = self.service.finish(Some(&asked.request()), arrival, response, length);
+        // Fails if the client has gone.
+        let _ = asked.http.respond(sent);
+        if !is_late {
+            return Answered::Now;
+        }
+        let counters = &self.service.metrics.workers[arrival.worker];
+        counters.immediate.observe(arrival.received_at.elapsed());
+        Answered::Later
+    }
+
+    /// Refuses a request by its head. The client sees the same as if the content that the head
+    /// announces had not arrived: the connection closes.
+    fn refuse(&self, asked: Asked, refusal: Response, thread: Thread) -> Answered {
+        let head = asked.http.head();
+        if !head.has_content() {
+            return self.respond(asked, refusal, thread);
+        }
+        let is_head = head.is_head();
+        let length = |sent: &bounded_http::Response| sent.length(is_head, None);
+        let arrival = asked.http.arrival();
+        let sent = self.service.finish(Some(&asked.request()), arrival, refusal, length);
+        let _ = asked.http.respond(sent.closing());
+        Answered::Now
+    }
+}
+
+/// Asks the service. A panic is answered with 500. The list is consistent after a panic: a change is
+/// decided before it is made, and to make it does not panic. If the panic came only while the
+/// response was made, the list has the change.
+fn catch_panic(question: impl FnOnce() -> Decision) -> Decision {
+    catch_unwind(AssertUnwindSafe(question)).unwrap_or_else(|_| {
+        let message = "the service failed on this request, its log says where; a change may have \
+                       been made";
+        Decision::Respond(Response::error(StatusCode(500), message))
+    })
 }

@@ -13,19 +13,18 @@ mod token;
 mod watches;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
 pub(crate) use policy::limits;
 pub(crate) use token::{LoadedTokens, Tokens, only_token};
 pub(crate) use watches::{Watch, Watches, change_listener};
 
+use crate::bounded_http::Handle;
 use crate::follow_status::FollowStatus;
 use crate::http::Response;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::representation::Representation;
-use crate::server::Handle;
 use crate::store::{Change, Store};
 
 /// What requests are answered from. The server uses the same options, list and metrics.
@@ -43,8 +42,6 @@ pub(crate) struct Service {
     pub(crate) watches: Vec<Arc<Watches>>,
     /// Whether requests for foreign host names are refused, by the number of the listener.
     checks_host: Vec<bool>,
-    /// By the number of the worker: whether it has still to show that it is not stuck.
-    pings: Box<[AtomicBool]>,
     /// The OpenAPI document, with the base path in it.
     openapi: Arc<Representation>,
     page: Arc<Representation>,
@@ -63,7 +60,6 @@ impl Service {
         checks_host: Vec<bool>,
     ) -> Self {
         let metrics = Metrics::new(watches.len());
-        let pings = watches.iter().map(|_| AtomicBool::new(false)).collect();
         let openapi = openapi::openapi(&options.base_path);
         let (page, page_files) = (page::page(&options), page::files());
         Self {
@@ -75,7 +71,6 @@ impl Service {
             server,
             watches,
             checks_host,
-            pings,
             openapi,
             page,
             page_files,
@@ -93,24 +88,6 @@ impl Service {
             watches.mark_all();
             self.server.notify(worker);
         }
-    }
-
-    /// Has each worker call [`Service::heard`].
-    pub(crate) fn ping(&self) {
-        for (worker, ping) in self.pings.iter().enumerate() {
-            ping.store(true, Relaxed);
-            self.server.notify(worker);
-        }
-    }
-
-    /// Notes that a worker is not stuck.
-    pub(crate) fn heard(&self, worker: usize) {
-        self.pings[worker].store(false, Relaxed);
-    }
-
-    /// Whether a worker has not answered the last [`Service::ping`].
-    pub(crate) fn misses_one(&self) -> bool {
-        self.pings.iter().any(|ping| ping.load(Relaxed))
     }
 }
 

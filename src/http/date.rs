@@ -1,46 +1,17 @@
-//! Times as text: for the field Date, and for JSON.
+//! Times in JSON.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
-use time::macros::format_description;
 
-/// A time in UTC. A wrong clock may be beyond the year 9999, but the formats have four digits for a
-/// year: such a time becomes the end of 9999.
-fn utc(time: SystemTime) -> OffsetDateTime {
-    let end_of_9999 = UNIX_EPOCH + Duration::from_secs(253_402_300_799);
-    time.min(end_of_9999).into()
-}
-
-/// A time in UTC and whole seconds (RFC 3339), as in `1994-11-06T08:49:37Z`.
+/// A time in UTC and whole seconds (RFC 3339), as in `1994-11-06T08:49:37Z`. A wrong clock may be
+/// beyond the year 9999, but the format has four digits for a year: such a time becomes the end of
+/// 9999.
 pub(crate) fn rfc3339(time: SystemTime) -> String {
-    let time = utc(time).truncate_to_second();
+    let end_of_9999 = UNIX_EPOCH + Duration::from_secs(253_402_300_799);
+    let time = OffsetDateTime::from(time.min(end_of_9999)).truncate_to_second();
     time.format(&Rfc3339).expect("its year has four digits")
-}
-
-/// The current time as an IMF-fixdate (RFC 9110 §5.6.7). The clock is read and the text made about
-/// once per second, not for each response.
-#[derive(Debug, Default)]
-pub(crate) struct Date {
-    text: String,
-    /// When `text` is out of date. `None` if there is no text yet.
-    end: Option<Instant>,
-}
-
-impl Date {
-    pub(crate) fn at(&mut self, now: Instant) -> &str {
-        if self.end.is_none_or(|end| now >= end) {
-            let time = utc(SystemTime::now());
-            let imf_fixdate = format_description!(
-                "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT"
-            );
-            self.text = time.format(imf_fixdate).expect("it has all that the format names");
-            // The text holds for the rest of the second.
-            self.end = Some(now + Duration::new(0, 1_000_000_000 - time.nanosecond()));
-        }
-        &self.text
-    }
 }
 
 #[cfg(test)]
@@ -48,29 +19,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_year_has_four_digits_whatever_the_clock_says() {
-        let year = |seconds| utc(UNIX_EPOCH + Duration::from_secs(seconds)).year();
-        assert_eq!([year(253_402_300_799), year(253_402_300_800)], [9999, 9999]);
-    }
-
-    #[test]
-    fn a_time_of_json_is_utc_in_seconds() {
-        let time = UNIX_EPOCH + Duration::from_millis(784_111_777_900);
-        assert_eq!(rfc3339(time), "1994-11-06T08:49:37Z");
-    }
-
-    #[test]
-    fn a_date_is_of_the_second_until_that_is_over() {
-        let mut date = Date::default();
-        let before = SystemTime::now();
-        let now = Instant::now();
-        let told = httpdate::parse_http_date(date.at(now)).unwrap();
-        let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap().as_secs();
-        assert!((since(before)..=since(SystemTime::now())).contains(&since(told)));
-        let end = date.end.unwrap();
-        assert!(now < end && end <= now + Duration::from_secs(1));
-        date.text = "a text of this second".to_owned();
-        assert_eq!(date.at(end - Duration::from_nanos(1)), "a text of this second");
-        assert_eq!(date.at(end).len(), "Sun, 06 Nov 1994 08:49:37 GMT".len());
+    fn a_time_is_utc_in_seconds_and_has_four_digits_for_the_year() {
+        let text = |seconds| rfc3339(UNIX_EPOCH + Duration::from_secs_f64(seconds));
+        assert_eq!(text(784_111_777.9), "1994-11-06T08:49:37Z");
+        assert_eq!(text(253_402_300_800.), "9999-12-31T23:59:59Z");
     }
 }

@@ -2,9 +2,9 @@
 
 use tiny_http::Method;
 
-use super::head::Head;
 use super::request::{Credentials, RequestFields, is_safe};
-use super::syntax::{join, members};
+use crate::bounded_http::Head;
+use crate::bounded_http::syntax::{join, members};
 use crate::conditions::Conditions;
 
 /// Longest wait for a change, in seconds. A client that asks for more gets its answer after this

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use tiny_http::Method;
 
-use super::head::Head;
+use crate::bounded_http::Head;
 use crate::conditions::Conditions;
 
 /// Most entity tags in a request that may wait. A client needs one: the tag of what it has.
@@ -22,25 +22,6 @@ pub(crate) struct Request<'a> {
     pub(crate) fields: &'a RequestFields,
     /// The content, without its transfer coding. Empty if [`Head::ignores_content`].
     pub(crate) content: &'a [u8],
-}
-
-/// What is kept of a request until it is answered.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct ReceivedRequest {
-    pub(crate) head: Head,
-    /// `None` if none of these fields came: this saves memory.
-    fields: Option<Box<RequestFields>>,
-    pub(crate) content: Vec<u8>,
-}
-
-impl ReceivedRequest {
-    pub(crate) fn new(head: Head, content: Vec<u8>) -> Self {
-        Self { fields: RequestFields::read(&head), head, content }
-    }
-
-    pub(crate) fn request(&self) -> Request<'_> {
-        Request::new(&self.head, self.fields.as_deref(), &self.content)
-    }
 }
 
 /// What is kept of fields that many requests lack. If several lines have a field that is kept as a
@@ -140,8 +121,20 @@ impl<'a> Request<'a> {
     }
 }
 
+/// A request of a test.
 #[cfg(test)]
-impl ReceivedRequest {
+pub(crate) struct TestRequest {
+    pub(crate) head: Head,
+    fields: Option<Box<RequestFields>>,
+    pub(crate) content: Vec<u8>,
+}
+
+#[cfg(test)]
+impl TestRequest {
+    pub(crate) fn new(head: Head, content: Vec<u8>) -> Self {
+        Self { fields: RequestFields::read(&head), head, content }
+    }
+
     /// A request with these fields in place of those that its head has.
     pub(crate) fn with_fields(
         method: &Method,
@@ -151,9 +144,13 @@ impl ReceivedRequest {
     ) -> Self {
         let host = host.map(|host| format!("Host: {host}\r\n")).unwrap_or_default();
         let head = format!("{method} {target} HTTP/1.0\r\nConnection: keep-alive\r\n{host}\r\n");
-        let mut parser = super::Parser::default();
+        let mut parser = crate::bounded_http::Parser::default();
         parser.append(head.as_bytes());
         let (head, content) = parser.next_request(0).unwrap().expect("it is whole");
         Self { head, fields: Some(fields.into()), content }
+    }
+
+    pub(crate) fn request(&self) -> Request<'_> {
+        Request::new(&self.head, self.fields.as_deref(), &self.content)
     }
 }

@@ -2,14 +2,12 @@
 
 use std::borrow::Cow;
 use std::mem::take;
-use std::sync::Arc;
 
 use serde_json::json;
 use tiny_http::StatusCode;
 
+use crate::bounded_http::{self, Content, push};
 use crate::conditions::Tag;
-use crate::representation::Representation;
-use crate::server::{ServerContent, ServerResponse, push};
 
 /// The value of Content-Type (RFC 9110 §8.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,44 +27,6 @@ impl MediaType {
             Self::Html => "\r\nContent-Type: text/html; charset=utf-8",
             Self::JavaScript => "\r\nContent-Type: text/javascript; charset=utf-8",
             Self::Metrics => "\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8",
-        }
-    }
-}
-
-#[derive(Clone, Debug, Default)]
-pub(crate) enum Content {
-    #[default]
-    None,
-    Own(Vec<u8>),
-    /// Shared with the list or other responses; sent without a copy if it is long.
-    Shared(Arc<Representation>),
-    /// Shared with the list, and short: copied when it is sent.
-    Short(Arc<[u8]>),
-}
-
-impl Content {
-    pub(crate) fn bytes(&self) -> &[u8] {
-        match self {
-            Self::None => &[],
-            Self::Own(bytes) => bytes,
-            Self::Shared(representation) => representation.bytes(),
-            Self::Short(bytes) => bytes,
-        }
-    }
-
-    fn into_sent(self) -> ServerContent {
-        match self {
-            Self::None => ServerContent::None,
-            Self::Own(bytes) => ServerContent::Own(bytes),
-            Self::Shared(representation) => ServerContent::Shared(representation.content()),
-            Self::Short(bytes) => ServerContent::Short(bytes),
-        }
-    }
-
-    pub(crate) fn tag(&self) -> Tag {
-        match self {
-            Self::Shared(representation) => representation.tag(),
-            content => Tag::of(content.bytes()),
         }
     }
 }
@@ -153,10 +113,10 @@ impl Response {
     }
 
     /// What the server sends: takes the content out.
-    pub(crate) fn take_sent(&mut self, common: &CommonFields<'_>) -> ServerResponse {
-        let content = take(&mut self.content).into_sent();
+    pub(crate) fn take_sent(&mut self, common: &CommonFields<'_>) -> bounded_http::Response {
+        let content = take(&mut self.content);
         let has_content = !matches!(self.status, StatusCode(204 | 304));
-        let mut sent = ServerResponse::new(self.status, content);
+        let mut sent = bounded_http::Response::new(self.status, content);
         self.write_lines(sent.lines_mut(), has_content, common);
         sent
     }

@@ -8,8 +8,9 @@ mod conditional;
 use tiny_http::{Method, StatusCode};
 
 use super::*;
-use crate::http::{Parser, ReceivedRequest, RequestFields};
-use crate::server::Handle;
+use crate::bounded_http::Handle;
+use crate::bounded_http::Parser;
+use crate::http::{RequestFields, TestRequest};
 use crate::store::{Color, ColorList};
 
 impl Service {
@@ -42,7 +43,7 @@ const LIST: &str = concat!(
     r##"{"name":"red","value":"#e00"}]}"##
 );
 
-fn request(method: Method, target: &str, fields: RequestFields, content: &str) -> ReceivedRequest {
+fn request(method: Method, target: &str, fields: RequestFields, content: &str) -> TestRequest {
     request_for(None, method, target, fields, content)
 }
 
@@ -53,13 +54,13 @@ fn request_for(
     target: &str,
     fields: RequestFields,
     content: &str,
-) -> ReceivedRequest {
-    let mut request = ReceivedRequest::with_fields(&method, target, host, fields);
+) -> TestRequest {
+    let mut request = TestRequest::with_fields(&method, target, host, fields);
     request.content = content.into();
     request
 }
 
-fn respond(service: &Service, request: &ReceivedRequest) -> Response {
+fn respond(service: &Service, request: &TestRequest) -> Response {
     let context = RequestContext {
         listener: 1,
         thread: Thread::Pool { queued_at: std::time::Instant::now() },
@@ -415,14 +416,14 @@ fn nothing_that_arrives_makes_parser_or_service_panic() {
             parser.append(piece);
             while let Ok(Some((head, content))) = parser.next_request(100) {
                 assert_ne!(
-                    respond(&service, &ReceivedRequest::new(head, content)).status,
+                    respond(&service, &TestRequest::new(head, content)).status,
                     StatusCode(500),
                     "{:?}",
                     String::from_utf8_lossy(&bytes)
                 );
             }
         }
-        let refused = parser.abandon().map(|head| ReceivedRequest::new(head, Vec::new()));
-        service.common_fields(refused.as_ref().map(ReceivedRequest::request).as_ref());
+        let refused = parser.abandon().map(|head| TestRequest::new(head, Vec::new()));
+        service.common_fields(refused.as_ref().map(TestRequest::request).as_ref());
     }
 }

@@ -9,11 +9,12 @@ use tiny_http::{Method, StatusCode};
 
 use super::Service;
 use super::respond::read;
+use crate::bounded_http::{Closing, Content, Phase};
+use crate::conditions::Tag;
 use crate::follow_status::FollowStatus;
-use crate::http::{Content, METHODS, MediaType, Request, Response, rfc3339};
+use crate::http::{METHODS, MediaType, Request, Response, rfc3339};
 use crate::logging;
 use crate::metrics::{BOUNDS, CLASSES, Counter, FIRST_BOUND, Histogram, StorageMetrics, label};
-use crate::server::{Closing, Phase};
 use crate::store::StorageStatus;
 
 /// The metric families, one per line: name, type and help.
@@ -77,7 +78,10 @@ impl Service {
         // RFC 9110 §13.2.1: conditions count only where the response would be a success without
         // them.
         match fault {
-            None => read(request, Content::Own(text)),
+            None => {
+                let tag = Tag::of(&text);
+                read(request, Content::Own(text), tag)
+            }
             Some(_) => Response::new(StatusCode(503), Content::Own(text)),
         }
     }

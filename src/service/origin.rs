@@ -5,7 +5,9 @@
 
 use tiny_http::StatusCode;
 
-use crate::http::{Head, RequestFields, Response, host_has_name, host_name, is_safe};
+use crate::bounded_http::Head;
+use crate::bounded_http::syntax::{host_has_name, host_name};
+use crate::http::{RequestFields, Response, is_safe};
 use crate::logging::excerpt;
 use crate::options::Options;
 

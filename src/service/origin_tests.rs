@@ -3,7 +3,7 @@
 use tiny_http::{Method, StatusCode};
 
 use super::*;
-use crate::http::ReceivedRequest;
+use crate::http::TestRequest;
 
 /// Checks a request with this host and these fields.
 fn check(
@@ -12,7 +12,7 @@ fn check(
     fields: RequestFields,
     checks_host: bool,
 ) -> Result<(), Response> {
-    let request = ReceivedRequest::with_fields(method, "/colors", host, fields);
+    let request = TestRequest::with_fields(method, "/colors", host, fields);
     super::check(&options(), &request.head, request.request().fields, checks_host)
 }
 

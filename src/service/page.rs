@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use super::respond::read;
-use crate::http::{Content, MediaType, Request, Response};
+use crate::http::{MediaType, Request, Response};
 use crate::options::Options;
 use crate::representation::Representation;
 
@@ -38,7 +38,7 @@ pub(super) fn respond(
     part: &Arc<Representation>,
     media_type: MediaType,
 ) -> Response {
-    let mut response = read(request, Content::Shared(Arc::clone(part)));
+    let mut response = read(request, part.content(), part.tag());
     // An error is JSON here, too.
     if response.status.0 < 400 {
         response.media_type = media_type;

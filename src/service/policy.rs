@@ -6,11 +6,11 @@ use std::fmt;
 use tiny_http::StatusCode;
 
 use super::{Service, access_log};
-use crate::http::{Head, Request, RequestFields, Response};
+use crate::bounded_http::{self, Arrival, Closing, Head, Limits, Policy};
+use crate::http::{Request, RequestFields, Response};
 use crate::logging;
 use crate::metrics::label;
 use crate::options::Options;
-use crate::server::{Arrival, Closing, Limits, Policy, ServerResponse};
 
 /// Memory of a content that becomes a list, as a multiple of its length: the content itself, the
 /// colors (the shortest takes 97 bytes, and its JSON 23), what sorts their names, and the envelope.
@@ -36,8 +36,8 @@ impl Service {
         request: Option<&Request<'_>>,
         arrival: Arrival,
         mut response: Response,
-        length: impl FnOnce(&ServerResponse) -> usize,
-    ) -> ServerResponse {
+        length: impl FnOnce(&bounded_http::Response) -> usize,
+    ) -> bounded_http::Response {
         let method = request.map(|request| request.head.method());
         self.metrics.workers[arrival.worker].responses(method, response.status.0).inc();
         let sent = response.take_sent(&self.common_fields(request));
@@ -51,7 +51,7 @@ impl Service {
         head: Option<&Head>,
         arrival: Arrival,
         response: Response,
-    ) -> ServerResponse {
+    ) -> bounded_http::Response {
         let is_head = head.is_some_and(Head::is_head);
         let fields = head.and_then(RequestFields::read);
         let request = head.map(|head| Request::new(head, fields.as_deref(), &[]));
@@ -60,7 +60,7 @@ impl Service {
 }
 
 impl Policy for Service {
-    fn admit(&self, head: &Head, arrival: Arrival) -> Result<(), ServerResponse> {
+    fn admit(&self, head: &Head, arrival: Arrival) -> Result<(), bounded_http::Response> {
         let fields = RequestFields::read(head);
         match Self::admit(self, &Request::new(head, fields.as_deref(), &[]), arrival.listener) {
             Ok(_) => Ok(()),
@@ -74,7 +74,7 @@ impl Policy for Service {
         arrival: Arrival,
         status: StatusCode,
         message: Cow<'static, str>,
-    ) -> ServerResponse {
+    ) -> bounded_http::Response {
         let message = match status {
             StatusCode(413) => format!("{message}; --max-body sets it").into(),
             _ => message,

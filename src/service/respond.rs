@@ -10,7 +10,9 @@ use tiny_http::StatusCode;
 
 use super::matcher::{Operation, location_of};
 use super::{Decision, RequestContext, Service, Subject, Thread, origin, page};
-use crate::http::{CommonFields, Content, MediaType, Request, Response};
+use crate::bounded_http::Content;
+use crate::conditions::Tag;
+use crate::http::{CommonFields, MediaType, Request, Response};
 use crate::logging::excerpt;
 use crate::options::AccessLog;
 use crate::store::{
@@ -57,7 +59,7 @@ impl Service {
             Operation::ReadOne(name) => match find(&name) {
                 Some((seen, color)) => {
                     let subject = || Subject::Color((*name).into());
-                    read_or_wait(request, content_of(color), seen, subject)
+                    read_or_wait(request, content_of(&color), color.json.tag(), seen, subject)
                 }
                 None => Decision::Respond(no_such_color()),
             },
@@ -84,7 +86,7 @@ impl Service {
             Operation::Health => Decision::Respond(self.health(request)),
             Operation::Metrics => Decision::Respond(self.metrics()),
             Operation::OpenApi => {
-                Decision::Respond(read(request, Content::Shared(Arc::clone(&self.openapi))))
+                Decision::Respond(read(request, self.openapi.content(), self.openapi.tag()))
             }
             Operation::Page => Decision::Respond(Response {
                 varies_by_accept: true,
@@ -106,7 +108,8 @@ impl Service {
                 Thread::Worker => return Decision::AnswerOnPool,
             },
         };
-        let mut decision = read_or_wait(request, Content::Shared(envelope), seen, || Subject::List);
+        let (content, tag) = (envelope.content(), envelope.tag());
+        let mut decision = read_or_wait(request, content, tag, seen, || Subject::List);
         let link = self.followed.as_ref().map(|followed| ("Link", followed.link.clone().into()));
         match &mut decision {
             Decision::Respond(response) | Decision::WaitForChange { current: response, .. }
@@ -180,7 +183,7 @@ impl Service {
         let detail =
             |text: &dyn Fn() -> String| Cow::Owned(if is_logged { text() } else { String::new() });
         let changed = |color: Color, log_detail| {
-            let response = Response::new(StatusCode(200), content_of(color));
+            let response = Response::new(StatusCode(200), content_of(&color));
             Response { log_detail, is_change: true, ..response }
         };
         match outcome {
@@ -212,7 +215,7 @@ impl Service {
                     None => UNCHANGED.to_owned(),
                 });
                 let is_change = before.is_some();
-                let content = Content::Shared(Arc::clone(list.envelope()));
+                let content = list.envelope().content();
                 Response { log_detail, is_change, ..Response::new(StatusCode(200), content) }
             }
             Ok(Outcome::NotFound) => no_such_color(),
@@ -260,17 +263,16 @@ fn bad_request(error: impl Display) -> Response {
     Response::error(StatusCode(400), error.to_string())
 }
 
-fn content_of(color: Color) -> Content {
-    match color.json {
-        ColorJson::Short(json) => Content::Short(json),
-        ColorJson::Long(json) => Content::Shared(json),
+fn content_of(color: &Color) -> Content {
+    match &color.json {
+        ColorJson::Short(json) => Content::Short(Arc::clone(json)),
+        ColorJson::Long(json) => json.content(),
     }
 }
 
 /// The response to a GET or HEAD of this content, by the conditions in the order of RFC 9110
 /// §13.2.2: 200, 304 or 412; 400 if they are malformed.
-pub(super) fn read(request: &Request<'_>, content: Content) -> Response {
-    let tag = content.tag();
+pub(super) fn read(request: &Request<'_>, content: Content, tag: Tag) -> Response {
     let mut response = match request.fields.conditions.checked() {
         Err(malformed) => return bad_request(malformed),
         Ok(conditions) if !conditions.if_match_holds(|| tag) => return condition_failed(),
@@ -288,13 +290,14 @@ pub(super) fn read(request: &Request<'_>, content: Content) -> Response {
 fn read_or_wait(
     request: &Request<'_>,
     content: Content,
+    tag: Tag,
     seen: u64,
     subject: impl FnOnce() -> Subject,
 ) -> Decision {
     let Some(seconds) = request.fields.prefer_wait else {
-        return Decision::Respond(read(request, content));
+        return Decision::Respond(read(request, content, tag));
     };
-    let response = read(request, content.clone());
+    let response = read(request, content.clone(), tag);
     if response.status != StatusCode(304) || !request.is_short() {
         return Decision::Respond(response);
     }

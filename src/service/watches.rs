@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Subject;
-use crate::server::Handle;
+use crate::bounded_http::Handle;
 use crate::store::{ChangeListener, Edit, Step};
 
 /// The requests of one worker that wait for a change, by the ids of their connections.

@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use tiny_http::StatusCode;
 
-use super::response::ServerResponse;
-use crate::http::Head;
+use super::head::Head;
+use super::response::Response;
 
 /// Where and when a request has arrived.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +50,7 @@ impl Closing {
 pub(crate) trait Policy: Send + Sync {
     /// Looks at the head of a request whose content has not arrived, or for which there is no
     /// memory. If this fails, the response is sent, and the content is not read.
-    fn admit(&self, head: &Head, arrival: Arrival) -> Result<(), ServerResponse>;
+    fn admit(&self, head: &Head, arrival: Arrival) -> Result<(), Response>;
 
     /// Makes the response with which the server refuses what has arrived. `head`: what could be
     /// parsed of it.
@@ -60,7 +60,7 @@ pub(crate) trait Policy: Send + Sync {
         arrival: Arrival,
         status: StatusCode,
         message: Cow<'static, str>,
-    ) -> ServerResponse;
+    ) -> Response;
 
     /// A connection is closed.
     fn closed(&self, arrival: Arrival, reason: Closing);

@@ -9,8 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::limits::Quota;
-use crate::service::Decision;
-use crate::store::{Outcome, StorageError};
+use super::slot::Settled;
 
 pub(super) struct Inbox {
     mail: Mutex<Vec<Mail>>,
@@ -21,11 +20,8 @@ pub(super) struct Inbox {
 pub(super) enum Mail {
     /// From the acceptor.
     NewConnection(NewConnection),
-    /// From the pool, for the connection with this id.
-    FromPool(u64, Decision),
-    /// From the writer, for the connection with this id: what came of a change, or why it could not
-    /// be saved.
-    Outcome(u64, Result<Outcome, StorageError>),
+    /// What became of the request of the connection with this id.
+    Settled(u64, Settled),
 }
 
 /// A connection that its worker has not taken yet.

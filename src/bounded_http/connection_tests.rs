@@ -8,9 +8,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use threadpool::ThreadPool;
 
 use super::*;
+use crate::bounded_http::inbox::Mail;
+use crate::bounded_http::{Handle, Shared};
 use crate::options::Options;
-use crate::server::inbox::Mail;
-use crate::server::{Handle, Shared};
 use crate::service::{Service, change_listener, limits};
 use crate::store::{Action, Change, Color, ColorList, Store};
 

@@ -7,8 +7,8 @@ use threadpool::ThreadPool;
 use super::super::inbox::NewConnection;
 use super::super::limits::{Quota, Reading};
 use super::*;
+use crate::bounded_http::{Handle, SharedContent};
 use crate::options::Options;
-use crate::server::{Handle, SharedContent};
 use crate::service::{Service, Subject, change_listener, limits};
 use crate::store::{Action, Change, Color, ColorJson, ColorList, Store};
 

@@ -9,13 +9,15 @@ use rustix::event::epoll::EventFlags;
 use rustix::net::Shutdown;
 use tiny_http::StatusCode;
 
-use super::{AfterSend, Connection, Next, State, Transition};
-use crate::http::{Head, Parser, ProtocolError, ReceivedRequest, Response};
-use crate::server::Phase;
-use crate::server::loop_context::LoopContext;
-use crate::server::output::Sent;
-use crate::server::policy::Closing;
-use crate::server::response::ServerResponse;
+use super::{AfterSend, Away, Connection, Next, State, Transition};
+use crate::bounded_http::head::Head;
+use crate::bounded_http::output::Sent;
+use crate::bounded_http::parser::Parser;
+use crate::bounded_http::pass::Pass;
+use crate::bounded_http::policy::Closing;
+use crate::bounded_http::protocol_error::ProtocolError;
+use crate::bounded_http::response::Response;
+use crate::bounded_http::shared::Phase;
 
 /// About how many bytes are received and dropped after the last response, at most: the longest
 /// content that `--max-body` allows. Clients, and proxies such as Apache, look for a response only
@@ -26,44 +28,42 @@ impl Connection {
     /// Appends the response to a request to the output. Returns what follows.
     pub(super) fn append_response(
         &mut self,
-        request: &ReceivedRequest,
         response: Response,
-        context: &LoopContext<'_>,
+        away: Away,
+        pass: &mut Pass,
     ) -> AfterSend {
-        let then = match context.phase {
-            _ if !request.head.keep_alive() => AfterSend::Close,
+        let then = match pass.phase {
+            _ if response.is_last() => {
+                self.parser.abandon();
+                AfterSend::Linger
+            }
+            _ if !away.keep_alive => AfterSend::Close,
             // The client does not know yet that this is the last response, and may be sending its
             // next request.
             Phase::AboveLimit | Phase::Stopping => AfterSend::Linger,
             Phase::Serving => AfterSend::Resume,
         };
-        let seconds = context.shared.limits.keep_alive_seconds();
+        let seconds = pass.shared.limits.keep_alive_seconds();
         let keep_alive = (then == AfterSend::Resume).then_some(seconds);
-        let is_head = request.head.is_head();
-        let arrival = self.arrival(context);
-        let length = |sent: &ServerResponse| sent.length(is_head, keep_alive);
-        let sent =
-            context.shared.service().finish(Some(&request.request()), arrival, response, length);
-        self.output.append(sent, is_head, context.date, keep_alive);
+        self.output.append(response, away.is_head, pass.date.text(), keep_alive);
         then
     }
 
     pub(super) fn refuse_for_memory(
         &mut self,
         head: Option<&Head>,
-        context: &mut LoopContext<'_>,
+        pass: &mut Pass,
     ) -> io::Result<Transition> {
-        self.note(Closing::NoRoom, context);
-        let (status, message) = OVERLOADED;
-        self.refuse_with(head, status, message, context)
+        self.note(Closing::NoRoom, pass);
+        self.refuse_with(head, OVERLOADED, pass)
     }
 
     pub(super) fn refuse_malformed(
         &mut self,
         error: ProtocolError,
-        context: &mut LoopContext<'_>,
+        pass: &mut Pass,
     ) -> io::Result<Transition> {
-        self.refuse_with(None, error.status(), error.to_string(), context)
+        self.refuse_with(None, (error.status(), error.to_string()), pass)
     }
 
     /// Refuses what has arrived, after which nothing that arrives is read as a request. `head`:
@@ -71,30 +71,13 @@ impl Connection {
     pub(super) fn refuse_with(
         &mut self,
         head: Option<&Head>,
-        status: StatusCode,
-        message: impl Into<Cow<'static, str>>,
-        context: &mut LoopContext<'_>,
+        (status, message): (StatusCode, impl Into<Cow<'static, str>>),
+        pass: &mut Pass,
     ) -> io::Result<Transition> {
         let unfinished = self.parser.abandon();
         let head = head.or(unfinished.as_ref());
-        let arrival = self.arrival(context);
-        let response = context.shared.policy().refuse(head, arrival, status, message.into());
-        self.refuse(head.is_some_and(Head::is_head), response, context)
-    }
-
-    /// Refuses a whole request by its head, as if its content had not arrived.
-    pub(super) fn refuse_whole(
-        &mut self,
-        request: &ReceivedRequest,
-        refusal: Response,
-        context: &mut LoopContext<'_>,
-    ) -> io::Result<Transition> {
-        let is_head = request.head.is_head();
-        let arrival = self.arrival(context);
-        let length = |sent: &ServerResponse| sent.length(is_head, None);
-        let sent =
-            context.shared.service().finish(Some(&request.request()), arrival, refusal, length);
-        self.refuse(is_head, sent, context)
+        let response = pass.shared.policy().refuse(head, self.arrival(), status, message.into());
+        self.refuse(head.is_some_and(Head::is_head), response, pass)
     }
 
     /// Responds with a refusal, after which nothing that arrives is read as a request. `is_head`:
@@ -102,12 +85,12 @@ impl Connection {
     pub(super) fn refuse(
         &mut self,
         is_head: bool,
-        response: ServerResponse,
-        context: &mut LoopContext<'_>,
+        response: Response,
+        pass: &mut Pass,
     ) -> io::Result<Transition> {
         self.parser.abandon();
-        self.output.append(response, is_head, context.date, None);
-        self.begin_sending(AfterSend::Linger, context.now, context)
+        self.output.append(response, is_head, pass.date.text(), None);
+        self.begin_sending(AfterSend::Linger, pass.now, pass)
     }
 
     /// Sends what the socket has room for, and does what `then` says if that is all of the output.
@@ -116,16 +99,16 @@ impl Connection {
         &mut self,
         then: AfterSend,
         since: Instant,
-        context: &mut LoopContext<'_>,
+        pass: &mut Pass,
     ) -> io::Result<Transition> {
         if self.output.is_long() {
             // A long content is sent from the run queue, after all that is short.
-            return Ok(Transition(State::Sending { then, since: context.now }, Next::Queue));
+            return Ok(Transition(State::Sending { then, since: pass.now }, Next::Queue));
         }
         let sent = self.output.flush(&self.socket)?;
         // The time for the client to read the rest begins now.
-        let since = if sent == Sent::All { since } else { context.now };
-        self.after_send(sent, then, since, context)
+        let since = if sent == Sent::All { since } else { pass.now };
+        self.after_send(sent, then, since, pass)
     }
 
     /// Sends more of the output. `overdue`: the reason to close if the socket takes nothing now. It
@@ -135,16 +118,16 @@ impl Connection {
         then: AfterSend,
         since: Instant,
         overdue: Option<Closing>,
-        context: &mut LoopContext<'_>,
+        pass: &mut Pass,
     ) -> io::Result<Transition> {
         let sent = self.output.flush(&self.socket)?;
         let since = match overdue {
-            Some(reason) if sent == Sent::Nothing => return Ok(self.close(reason, context)),
+            Some(reason) if sent == Sent::Nothing => return Ok(self.close(reason, pass)),
             // A client that has read nothing gets no more time.
             None if sent == Sent::Nothing => since,
-            _ => context.now,
+            _ => pass.now,
         };
-        self.after_send(sent, then, since, context)
+        self.after_send(sent, then, since, pass)
     }
 
     /// Goes on after a part of the output, or all of it, was sent. Closes at once only if the
@@ -154,14 +137,14 @@ impl Connection {
         sent: Sent,
         then: AfterSend,
         since: Instant,
-        context: &mut LoopContext<'_>,
+        pass: &mut Pass,
     ) -> io::Result<Transition> {
         if sent != Sent::All {
             // The rest stays in memory until the client reads it.
             if self.quota.would_exceed(self.output.memory()) {
-                return Ok(self.close(Closing::NoRoom, context));
+                return Ok(self.close(Closing::NoRoom, pass));
             }
-            self.output.begin_reading(context.shared, context.now);
+            self.output.begin_reading(&pass.shared, pass.now);
             let next =
                 if sent == Sent::Enough { Next::Queue } else { Next::Epoll(EventFlags::OUT) };
             return Ok(Transition(State::Sending { then, since }, next));
@@ -177,12 +160,12 @@ impl Connection {
             AfterSend::Close | AfterSend::Linger => {}
         }
         let is_done = then == AfterSend::Close && self.parser.is_idle();
-        if is_done && context.receive(&self.socket, 1)?.is_none_or(|received| received.is_empty()) {
+        if is_done && pass.receive(&self.socket, 1)?.is_none_or(|received| received.is_empty()) {
             return Ok(Transition::close());
         }
         rustix::net::shutdown(&self.socket, Shutdown::Write)?;
         self.parser = Parser::default();
-        let (since, received) = (context.now, context.now);
+        let (since, received) = (pass.now, pass.now);
         Ok(Transition(State::Lingering { left: LINGER_BYTES_MAX, since, received }, read))
     }
 
@@ -191,9 +174,9 @@ impl Connection {
         left: usize,
         since: Instant,
         received: Instant,
-        context: &mut LoopContext<'_>,
+        pass: &mut Pass,
     ) -> io::Result<Transition> {
-        let Some(dropped) = context.receive(&self.socket, left)?.map(<[u8]>::len) else {
+        let Some(dropped) = pass.receive(&self.socket, left)?.map(<[u8]>::len) else {
             let lingering = State::Lingering { left, since, received };
             return Ok(Transition(lingering, Next::Epoll(EventFlags::IN)));
         };
@@ -203,7 +186,7 @@ impl Connection {
             _ if left == 0 => Next::Epoll(EventFlags::empty()),
             _ => Next::Epoll(EventFlags::IN),
         };
-        Ok(Transition(State::Lingering { left, since, received: context.now }, next))
+        Ok(Transition(State::Lingering { left, since, received: pass.now }, next))
     }
 }
 

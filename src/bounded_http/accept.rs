@@ -13,7 +13,7 @@ use socket2::SockRef;
 
 use super::inbox::{Mail, NewConnection};
 use super::limits::Quota;
-use super::{Listener, Phase, Shared};
+use super::shared::{Phase, Shared};
 
 /// How long after the begin of a stop connections are still accepted from the queues of the kernel.
 const LAST_ACCEPTS: Duration = Duration::from_secs(2);
@@ -25,14 +25,14 @@ const RETRY_TIME: Duration = Duration::from_millis(20);
 /// Most connections accepted from one listener in a row.
 const ACCEPTS_IN_A_ROW: usize = 64;
 
-/// Accepts connections of listening sockets.
-pub(crate) struct Acceptor {
+/// Accepts connections of listening sockets, `L`.
+pub(crate) struct Acceptor<L> {
     shared: Arc<Shared>,
-    listeners: Vec<Listener>,
+    listeners: Vec<L>,
 }
 
-impl Acceptor {
-    pub(super) fn new(shared: Arc<Shared>, listeners: Vec<Listener>) -> Self {
+impl<L: AsFd> Acceptor<L> {
+    pub(super) fn new(shared: Arc<Shared>, listeners: Vec<L>) -> Self {
         Self { shared, listeners }
     }
 
@@ -99,7 +99,7 @@ impl Acceptor {
         }
     }
 
-    pub(crate) fn listeners_mut(&mut self) -> &mut [Listener] {
+    pub(crate) fn listeners_mut(&mut self) -> &mut [L] {
         &mut self.listeners
     }
 

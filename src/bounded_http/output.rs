@@ -9,9 +9,9 @@ use std::time::Instant;
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags};
 
-use super::Shared;
 use super::limits::Reading;
-use super::response::{ServerContent, ServerResponse};
+use super::response::{Content, Response};
+use super::shared::Shared;
 
 /// Longest content in bytes that is copied into the buffer; a longer one is sent from its place in
 /// memory.
@@ -42,7 +42,7 @@ pub(super) struct Output {
     /// Heads and short contents.
     buffer: Vec<u8>,
     /// The long content of the last response.
-    content: ServerContent,
+    content: Content,
     /// How many bytes of `buffer` and `content` together are sent.
     sent: usize,
     /// For shared content, once a part of the output is sent.
@@ -61,10 +61,10 @@ pub(super) enum Sent {
 
 impl Output {
     /// Appends a response. `is_head`: it answers a HEAD request. `date` and `keep_alive`: see
-    /// [`ServerResponse::write_head`].
+    /// [`Response::write_head`].
     pub(super) fn append(
         &mut self,
-        response: ServerResponse,
+        response: Response,
         is_head: bool,
         date: &str,
         keep_alive: Option<u64>,
@@ -93,7 +93,7 @@ impl Output {
 
     /// Whether another response may be appended before the output is sent.
     pub(super) fn has_room(&self) -> bool {
-        matches!(self.content, ServerContent::None) && self.buffer.len() < COLLECT_BYTES
+        matches!(self.content, Content::None) && self.buffer.len() < COLLECT_BYTES
     }
 
     /// Whether the content has at least [`LONG_BYTES_MIN`].
@@ -106,8 +106,8 @@ impl Output {
     pub(super) fn memory(&self) -> usize {
         let Self { buffer, content, sent: _, reading: _ } = self;
         let own = match content {
-            ServerContent::Own(json) => json.capacity(),
-            ServerContent::None | ServerContent::Shared(_) | ServerContent::Short(_) => 0,
+            Content::Own(json) => json.capacity(),
+            Content::None | Content::Shared(_) | Content::Short(_) => 0,
         };
         if buffer.is_empty() { 0 } else { buffer.capacity() + own }
     }
@@ -115,7 +115,7 @@ impl Output {
     /// Notes that not all of the output could be sent.
     pub(super) fn begin_reading(&mut self, shared: &Arc<Shared>, now: Instant) {
         if self.reading.is_none()
-            && let ServerContent::Shared(content) = &self.content
+            && let Content::Shared(content) = &self.content
         {
             self.reading = Some(Reading::new(shared, content, now));
         }
@@ -150,7 +150,7 @@ impl Output {
                 return Ok(Sent::Enough);
             }
         }
-        self.content = ServerContent::None;
+        self.content = Content::None;
         self.reading = None;
         self.sent = 0;
         self.buffer.clear();
@@ -186,7 +186,7 @@ mod tests {
         theirs.set_nonblocking(true).expect("it is ours");
         let json: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_le_bytes).collect();
         let mut output = Output::default();
-        let response = ServerResponse::new(StatusCode(200), ServerContent::Own(json.clone()));
+        let response = Response::new(StatusCode(200), Content::Own(json.clone()));
         let length = response.length(false, None);
         output.append(response, false, DATE, None);
         assert!(length > json.len() && !output.has_room());
@@ -209,8 +209,8 @@ mod tests {
         let mut output = Output::default();
         output.append_continue();
         let none = || {
-            let content = ServerContent::Own(b"none".to_vec());
-            ServerResponse::new(StatusCode(404), content)
+            let content = Content::Own(b"none".to_vec());
+            Response::new(StatusCode(404), content)
         };
         output.append(none(), false, DATE, None);
         output.append(none(), true, DATE, None);

@@ -10,9 +10,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::Shared;
 use super::response::SharedContent;
-use crate::http::ReceivedRequest;
+use super::shared::Shared;
 
 /// Greatest value of [`buffers_max`]: 512 requests of 64 KiB that are arriving. A whole request
 /// with content may count for more: [`Limits::content_factor`].
@@ -128,11 +127,6 @@ impl Limits {
     /// For Keep-Alive, which has whole seconds. Some clients take 0 for no limit.
     pub(super) fn keep_alive_seconds(&self) -> u64 {
         self.keep_alive.as_secs().max(1)
-    }
-
-    /// Bytes that a whole request counts for.
-    pub(super) fn counted_bytes(&self, request: &ReceivedRequest) -> usize {
-        request.head.memory() + self.content_factor * request.content.capacity()
     }
 }
 

@@ -16,8 +16,7 @@ use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
 use crate::file_id::FileId;
-use crate::options::Endpoint;
-use crate::options::Options;
+use crate::options::{Endpoint, Options};
 
 /// Length of the kernel's queue of connections that are not accepted yet. The kernel caps it at
 /// `net.core.somaxconn`, 4,096 by default.

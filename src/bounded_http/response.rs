@@ -20,15 +20,17 @@ const ANY_DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 /// A response without the fields that the server adds: Date, Content-Length, Connection and
 /// Keep-Alive.
 #[derive(Clone, Debug)]
-pub(crate) struct ServerResponse {
+pub(crate) struct Response {
     status: StatusCode,
     /// Field lines, each after the CR LF that ends the line before.
     lines: Vec<u8>,
-    content: ServerContent,
+    content: Content,
+    /// Nothing that has arrived after the request is read.
+    is_last: bool,
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) enum ServerContent {
+pub(crate) enum Content {
     #[default]
     None,
     Own(Vec<u8>),
@@ -38,7 +40,7 @@ pub(crate) enum ServerContent {
     Short(Arc<[u8]>),
 }
 
-impl ServerContent {
+impl Content {
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Self::None => &[],
@@ -87,10 +89,20 @@ impl SharedContent {
     }
 }
 
-impl ServerResponse {
+impl Response {
     /// Has the content, and no fields yet.
-    pub(crate) fn new(status: StatusCode, content: ServerContent) -> Self {
-        Self { status, lines: SPARE_LINES.take(), content }
+    pub(crate) fn new(status: StatusCode, content: Content) -> Self {
+        Self { status, lines: SPARE_LINES.take(), content, is_last: false }
+    }
+
+    /// Has the connection close after this response, and what the client sends meanwhile dropped.
+    pub(crate) fn closing(mut self) -> Self {
+        self.is_last = true;
+        self
+    }
+
+    pub(super) fn is_last(&self) -> bool {
+        self.is_last
     }
 
     /// Where field lines may be appended, each after the CR LF that ends the line before.
@@ -99,7 +111,7 @@ impl ServerResponse {
     }
 
     /// The content, once the head is written.
-    pub(super) fn into_content(mut self) -> ServerContent {
+    pub(super) fn into_content(mut self) -> Content {
         if self.lines.capacity() <= KEPT_LINES_MAX {
             self.lines.clear();
             SPARE_LINES.set(self.lines);
@@ -107,7 +119,7 @@ impl ServerResponse {
         self.content
     }
 
-    /// Bytes of head and content, as [`ServerResponse::write_head`] makes them. `is_head`: it
+    /// Bytes of head and content, as [`Response::write_head`] makes them. `is_head`: it
     /// answers a HEAD request.
     pub(crate) fn length(&self, is_head: bool, keep_alive: Option<u64>) -> usize {
         let mut head = Vec::new();
@@ -162,7 +174,7 @@ mod tests {
     const DATE: &str = "Sat, 21 Nov 2026 01:02:03 GMT";
 
     #[track_caller]
-    fn check(response: &ServerResponse, keep_alive: Option<u64>, expected: &str) {
+    fn check(response: &Response, keep_alive: Option<u64>, expected: &str) {
         let mut out = Vec::new();
         response.write_head(&mut out, DATE, keep_alive);
         assert_eq!(String::from_utf8(out).unwrap(), expected);
@@ -173,8 +185,8 @@ mod tests {
 
     #[test]
     fn a_head_has_the_fields_of_the_response_among_those_of_the_server() {
-        let content = ServerContent::Own(b"none\n".to_vec());
-        let mut response = ServerResponse::new(StatusCode(404), content);
+        let content = Content::Own(b"none\n".to_vec());
+        let mut response = Response::new(StatusCode(404), content);
         push(response.lines_mut(), ["\r\nAllow: GET", "\r\nVary: Accept"]);
         check(
             &response,
@@ -188,7 +200,7 @@ mod tests {
     #[test]
     fn a_response_without_content_announces_none() {
         check(
-            &ServerResponse::new(StatusCode(204), ServerContent::None),
+            &Response::new(StatusCode(204), Content::None),
             None,
             "HTTP/1.1 204 No Content\r\nDate: Sat, 21 Nov 2026 01:02:03 GMT\r\n\
              Connection: close\r\n\r\n",

@@ -1,0 +1,392 @@
+//! One connection: a state machine that receives, hands out, and sends, and never waits for its
+//! client. Touches no other connection.
+//!
+//! ```text
+//!              request                 settled in time
+//! Receiving ------------> HandedOut ---------------------+
+//!     ^                   ^   |   ^                      |
+//!     |        woken, ... |   |   | the answer is a park |
+//!     |                Parked |   | (by mail as well)    v
+//!     |                       v   |                   Sending ---> Lingering ---> Closed
+//!     |             AwaitingAnswer -----------------> |     |
+//!     |                            the answer by mail |     | by Connection: close, if the
+//!     +-----------------------------------------------+     +---> Closed   client sends no more
+//!                  all is sent, or there is no room
+//! ```
+//!
+//! Here are the states, the table of events in each of them, their deadlines and their memory. What
+//! happens in `State::Receiving` is in [`receiving`], from there until the answer in [`settling`],
+//! and in `State::Sending` and `State::Lingering` in [`sending`].
+
+mod receiving;
+mod sending;
+mod settling;
+
+use std::io;
+use std::mem::replace;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll::EventFlags;
+
+use self::sending::{OVERLOADED, TIMED_OUT};
+use super::inbox::NewConnection;
+use super::limits::{Limits, Quota, Reading};
+use super::output::Output;
+use super::parser::Parser;
+use super::pass::Pass;
+use super::policy::{Arrival, Closing};
+use super::request::{Reason, Request};
+use super::shared::Phase;
+use super::slot::Slot;
+
+/// How long a connection stays open after its last response while the client sends nothing. While
+/// bytes come, it stays up to the request timeout. If it were closed with bytes unread, the kernel
+/// would reset it, and the client could lose the response.
+const LINGER_TIME: Duration = Duration::from_secs(2);
+
+/// How much longer than the keep-alive time an idle connection stays open, so that a request that
+/// is sent in the last moment still arrives. The grace also covers a keep-alive time below one
+/// second, since the field Keep-Alive promises at least one second.
+const KEEP_ALIVE_GRACE: Duration = Duration::from_secs(1);
+
+/// Time between two looks at the deadline of a connection with a [`Reading`]. Others may bring it
+/// forward.
+const READING_CHECK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Longest keep-alive time during a stop. A busy client sends its next request sooner.
+const STOPPING_IDLE: Duration = Duration::from_secs(1);
+
+/// What a connection waits for. `since`: when the client last made progress, or the state began.
+enum State {
+    /// A request, or the rest of one. `since`: when the client connected, when the last response
+    /// was sent, or when the request began.
+    Receiving { since: Instant },
+    /// The caller of `try_recv`, who has the request.
+    HandedOut(Away),
+    /// Whoever has the request now. Nothing is received meanwhile, so that requests are answered in
+    /// order. There is no deadline: the request stays in memory, and has to be counted, until it is
+    /// answered or parked.
+    AwaitingAnswer(Away),
+    /// A reason to hand the parked request out again.
+    Parked { request: Box<Request>, until: Instant },
+    /// Room in the socket for more of the output.
+    Sending { then: AfterSend, since: Instant },
+    /// The client to close, after the last response. Up to `left` more bytes are received and
+    /// dropped. `received`: when the last of them came.
+    Lingering { left: usize, since: Instant, received: Instant },
+    /// Nothing: the connection is to be dropped.
+    Closed,
+}
+
+/// What is known of a request that somebody else has.
+#[derive(Clone, Copy)]
+struct Away {
+    /// Bytes of memory that it counts for.
+    memory: usize,
+    is_head: bool,
+    keep_alive: bool,
+    /// It is received again at once if it gets parked.
+    is_woken: bool,
+    /// The connection closes with its response, to make room for others.
+    is_evicted: bool,
+}
+
+/// The state that follows an event, and what the worker has to do in it.
+struct Transition(State, Next);
+
+impl Transition {
+    fn close() -> Self {
+        Self(State::Closed, Next::Close)
+    }
+}
+
+/// What follows when the whole output is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AfterSend {
+    /// Hand out the whole requests that may be in the buffer, then receive more.
+    Resume,
+    /// Receive more: there is no whole request in the buffer.
+    Receive,
+    /// Close: by `Connection: close` or HTTP/1.0, this was the last request (RFC 9112 §9.3).
+    Close,
+    /// Close once the client has: it may still be sending another request, or the refused one.
+    Linger,
+}
+
+/// What happens to a connection, besides mail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    /// The connection is new, or epoll has reported its socket.
+    Socket,
+    /// Its turn in the run queue has come. It was queued by [`Next::Queue`], or because its parked
+    /// request was woken.
+    Turn,
+    /// The caller of `try_recv` has come back: the request that was handed out is settled, or is
+    /// somewhere else.
+    Back,
+    /// [`Connection::deadline`] has passed.
+    Overdue,
+    /// There are too many connections, and this one has stalled.
+    Evicted,
+}
+
+/// What the worker has to do for the connection next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Have epoll wait for these events on the socket. Without any, take the socket out of epoll:
+    /// otherwise epoll would report in every pass that the client has gone.
+    Epoll(EventFlags),
+    /// Send [`Event::Turn`] when the other connections have been served.
+    Queue,
+    /// Hand out [`Pass::received`], and send [`Event::Back`] when the caller comes back.
+    HandOut,
+    Close,
+}
+
+pub(super) struct Connection {
+    pub(super) socket: OwnedFd,
+    slot: Arc<Slot>,
+    parser: Parser,
+    pub(super) output: Output,
+    state: State,
+    /// No whole request has arrived yet.
+    had_no_request: bool,
+    /// When the pass began in which the last bytes were received, or in which a parked request was
+    /// handed out again. The application is not to blame for the time before that.
+    received_at: Instant,
+    /// Requests handed out since other connections were served.
+    in_a_row: u8,
+    quota: Quota,
+}
+
+impl Connection {
+    pub(super) fn new(accepted: NewConnection, id: u64, pass: &Pass) -> Self {
+        let NewConnection { socket, peer, listener, quota } = accepted;
+        let shared = Arc::clone(&pass.shared);
+        Self {
+            socket,
+            slot: Arc::new(Slot::new(shared, pass.worker, id, peer, listener)),
+            parser: Parser::new(peer.is_none()),
+            output: Output::default(),
+            state: State::Receiving { since: pass.now },
+            had_no_request: true,
+            received_at: pass.now,
+            in_a_row: 0,
+            quota,
+        }
+    }
+
+    /// Receives, hands out and sends as far as possible.
+    pub(super) fn handle_event(&mut self, event: Event, pass: &mut Pass) -> Next {
+        let state = replace(&mut self.state, State::Closed);
+        let transition = self.transition(event, state, pass);
+        self.enter_state(transition, pass)
+    }
+
+    /// What each event means in each state. What comes by mail is [`Connection::handle_settled`].
+    fn transition(
+        &mut self,
+        event: Event,
+        state: State,
+        pass: &mut Pass,
+    ) -> io::Result<Transition> {
+        match (state, event) {
+            (State::Receiving { since }, Event::Socket) => self.receive_requests(since, pass),
+            (State::Receiving { since }, Event::Turn | Event::Back) => {
+                self.first_request(since, pass)
+            }
+            (State::Receiving { .. }, Event::Overdue) if !self.parser.is_idle() => {
+                self.note(Closing::Request, pass);
+                self.refuse_with(None, TIMED_OUT, pass)
+            }
+            (State::Receiving { .. }, Event::Overdue) => Ok(self.close(Closing::Idle, pass)),
+            (State::Receiving { .. }, Event::Evicted) => {
+                if !self.parser.is_idle() {
+                    self.refuse_with(None, OVERLOADED, pass)?;
+                }
+                Ok(self.close(Closing::NoRoom, pass))
+            }
+
+            (State::HandedOut(away), Event::Back) => self.take_back(away, pass),
+            // No other event comes before the caller is back.
+            (state @ State::HandedOut(_), _) => Ok(Transition(state, Next::HandOut)),
+
+            // The client sent more, or has gone: epoll would report that in every pass. No other
+            // event comes: this state has no deadline, and is never in the run queue.
+            (state @ State::AwaitingAnswer(_), _) => {
+                Ok(Transition(state, Next::Epoll(EventFlags::empty())))
+            }
+
+            (State::Parked { request, until }, Event::Socket) => {
+                self.receive_while_parked(request, until, pass)
+            }
+            (State::Parked { request, .. }, Event::Turn | Event::Back) => {
+                Ok(self.hand_out_again(request, Reason::Woken, pass))
+            }
+            (State::Parked { request, .. }, Event::Overdue) => {
+                let is_stopping = pass.phase == Phase::Stopping;
+                let reason = if is_stopping { Reason::Stopping } else { Reason::TimeOver };
+                Ok(self.hand_out_again(request, reason, pass))
+            }
+            (State::Parked { request, .. }, Event::Evicted) => {
+                Ok(self.hand_out_again(request, Reason::Evicted, pass))
+            }
+
+            // Long content has its turn after all that is short.
+            (state @ State::Sending { .. }, Event::Socket) if self.output.is_long() => {
+                Ok(Transition(state, Next::Queue))
+            }
+            (State::Sending { then, since }, Event::Socket | Event::Turn | Event::Back) => {
+                self.continue_sending(then, since, None, pass)
+            }
+            (State::Sending { .. }, Event::Overdue) if self.is_reading_overdue(pass.now) => {
+                Ok(self.close(Closing::OldContent, pass))
+            }
+            (State::Sending { then, since }, Event::Overdue) => {
+                let time = pass.shared.limits.request_timeout;
+                let overdue = (since + time <= pass.now).then_some(Closing::Unread);
+                self.continue_sending(then, since, overdue, pass)
+            }
+            (State::Sending { then, since }, Event::Evicted) => {
+                self.continue_sending(then, since, Some(Closing::NoRoom), pass)
+            }
+
+            (State::Lingering { .. }, Event::Overdue | Event::Evicted) => Ok(Transition::close()),
+            (State::Lingering { left, since, received }, _) => {
+                self.drop_received(left, since, received, pass)
+            }
+
+            (State::Closed, _) => Ok(Transition::close()),
+        }
+    }
+
+    /// Enters the next state, and counts the memory that the connection has in it.
+    fn enter_state(&mut self, transition: io::Result<Transition>, pass: &Pass) -> Next {
+        let Transition(state, next) = transition.unwrap_or_else(|error| match error.kind() {
+            // The kernel gave up the connection (TCP_USER_TIMEOUT).
+            io::ErrorKind::TimedOut => self.close(Closing::Unread, pass),
+            // The client has gone.
+            _ => Transition::close(),
+        });
+        self.state = state;
+        self.quota.set_memory(self.memory());
+        next
+    }
+
+    /// Bytes of memory that count against the quota. Names all fields and states, so that a new one
+    /// does not compile before somebody has decided whether it has a buffer.
+    fn memory(&self) -> usize {
+        let Self {
+            socket: _,
+            slot: _,
+            parser,
+            output,
+            state,
+            had_no_request: _,
+            received_at: _,
+            in_a_row: _,
+            quota: _,
+        } = self;
+        let request = match state {
+            State::HandedOut(away) | State::AwaitingAnswer(away) => away.memory,
+            State::Parked { request, .. } => request.memory(),
+            State::Receiving { .. } | State::Sending { .. } => 0,
+            State::Lingering { .. } | State::Closed => 0,
+        };
+        parser.memory() + output.memory() + request
+    }
+
+    /// Whether somebody else has the request.
+    pub(super) fn is_away(&self) -> bool {
+        matches!(self.state, State::HandedOut(_) | State::AwaitingAnswer(_))
+    }
+
+    pub(super) fn is_parked(&self) -> bool {
+        matches!(self.state, State::Parked { .. })
+    }
+
+    /// When the connection is overdue; `None` while somebody else has the request, and once it is
+    /// closed.
+    pub(super) fn deadline(&self, phase: Phase, limits: &Limits) -> Option<Instant> {
+        let is_stopping = phase == Phase::Stopping;
+        let deadline = match &self.state {
+            State::HandedOut(_) | State::AwaitingAnswer(_) | State::Closed => return None,
+            State::Receiving { since } => {
+                let is_idle = self.parser.is_idle();
+                let time = if is_idle && !self.had_no_request {
+                    limits.keep_alive + KEEP_ALIVE_GRACE
+                } else {
+                    limits.request_timeout
+                };
+                let time = if is_idle && is_stopping { time.min(STOPPING_IDLE) } else { time };
+                *since + time
+            }
+            State::Parked { request, .. } if is_stopping => request.since(),
+            State::Parked { until, .. } => *until,
+            State::Sending { since, .. } => {
+                let reading = self.output.reading().and_then(Reading::deadline);
+                let progress = *since + limits.request_timeout;
+                reading.map_or(progress, |reading| reading.min(progress))
+            }
+            State::Lingering { since, .. } if is_stopping => *since + LINGER_TIME,
+            State::Lingering { since, received, .. } => {
+                (*since + limits.request_timeout).min(*received + LINGER_TIME)
+            }
+        };
+        Some(deadline)
+    }
+
+    /// When the client last made progress; `None` while somebody else has the request, and once the
+    /// connection is closed.
+    pub(super) fn stalled_since(&self) -> Option<Instant> {
+        match &self.state {
+            State::HandedOut(_) | State::AwaitingAnswer(_) | State::Closed => None,
+            State::Parked { request, .. } => Some(request.since()),
+            State::Receiving { since }
+            | State::Sending { since, .. }
+            | State::Lingering { since, .. } => Some(*since),
+        }
+    }
+
+    /// Whether [`Reading::deadline`] has passed.
+    fn is_reading_overdue(&self, now: Instant) -> bool {
+        let deadline = self.output.reading().and_then(Reading::deadline);
+        deadline.is_some_and(|deadline| deadline <= now)
+    }
+
+    /// When the worker has to look at the connection at the latest, if no event comes before. That
+    /// is soon if the connection has a [`Reading`].
+    pub(super) fn next_check(&self, pass: &Pass) -> Option<Instant> {
+        if self.output.reading().is_some() {
+            return Some(pass.now + READING_CHECK_INTERVAL);
+        }
+        self.deadline(pass.phase, &pass.shared.limits)
+    }
+
+    fn arrival(&self) -> Arrival {
+        self.slot.arrival(self.received_at)
+    }
+
+    /// Tells the application that the connection is closed, or about to be, and why.
+    pub(super) fn note(&self, reason: Closing, pass: &Pass) {
+        pass.shared.policy().closed(self.arrival(), reason);
+    }
+
+    fn close(&self, reason: Closing, pass: &Pass) -> Transition {
+        self.note(reason, pass);
+        Transition::close()
+    }
+}
+
+impl Drop for Connection {
+    /// Whoever has the request gets to know that nobody waits for its answer.
+    fn drop(&mut self) {
+        self.slot.close();
+    }
+}
+
+#[cfg(test)]
+#[path = "connection_tests.rs"]
+mod tests;

@@ -1,0 +1,227 @@
+//! A request, and how it is answered from any thread.
+
+use std::any::Any;
+use std::fmt;
+use std::io::{self, Cursor, Read};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tiny_http::{Method, StatusCode};
+
+use super::head::Head;
+use super::inbox::Mail;
+use super::policy::Arrival;
+use super::response::Response;
+use super::slot::{Settled, Slot};
+
+/// Why a request is received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// For the first time.
+    New,
+    /// It was parked, and [`Worker::wake`](super::Worker::wake) was called for it.
+    Woken,
+    /// It was parked until now.
+    TimeOver,
+    /// It was parked. The client has sent more, has ended its half of the connection, or does not
+    /// read the responses before this one.
+    ClientGoesOn,
+    /// It was parked, and the server stops.
+    Stopping,
+    /// It was parked, and its connection is needed for others: it closes after the response.
+    Evicted,
+}
+
+impl Reason {
+    /// Whether the request has to be answered now: it cannot be parked any more.
+    pub(crate) fn is_final(self) -> bool {
+        !matches!(self, Self::New | Self::Woken)
+    }
+}
+
+/// A request that has arrived as a whole. It may be answered on any thread. If it is dropped
+/// without an answer, as in a panic, the client gets a 500.
+pub(crate) struct Request {
+    head: Head,
+    content: Cursor<Vec<u8>>,
+    reason: Reason,
+    since: Instant,
+    received_at: Instant,
+    kept: Option<Box<dyn Any + Send>>,
+    /// `None` once it is answered or parked.
+    slot: Option<Arc<Slot>>,
+}
+
+impl Request {
+    pub(super) fn new(
+        head: Head,
+        content: Vec<u8>,
+        slot: Arc<Slot>,
+        since: Instant,
+        received_at: Instant,
+    ) -> Self {
+        Self {
+            head,
+            content: Cursor::new(content),
+            reason: Reason::New,
+            since,
+            received_at,
+            kept: None,
+            slot: Some(slot),
+        }
+    }
+
+    /// The head, with all of its fields.
+    pub(crate) fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// The method, as in tiny_http.
+    pub(crate) fn method(&self) -> &Method {
+        self.head.method()
+    }
+
+    /// The request target as received (RFC 9112 §3.2), as in tiny_http.
+    pub(crate) fn url(&self) -> &str {
+        self.head.target()
+    }
+
+    /// The content, without its transfer coding. Empty for GET, HEAD, DELETE and OPTIONS, for which
+    /// content has no meaning (RFC 9110 §9.3).
+    pub(crate) fn content(&self) -> &[u8] {
+        self.content.get_ref()
+    }
+
+    /// Reads the content, as in tiny_http. It has arrived: this waits for nothing.
+    pub(crate) fn as_reader(&mut self) -> &mut dyn Read {
+        &mut self.content
+    }
+
+    /// The other end's address, if it is a TCP connection.
+    pub(crate) fn remote_addr(&self) -> Option<&SocketAddr> {
+        self.slot().peer.as_ref()
+    }
+
+    /// Where and when it has arrived.
+    pub(crate) fn arrival(&self) -> Arrival {
+        self.slot().arrival(self.received_at)
+    }
+
+    /// The number of its connection at its worker, for [`Worker::wake`](super::Worker::wake). No
+    /// other connection of the worker gets it later.
+    pub(crate) fn id(&self) -> u64 {
+        self.slot().id
+    }
+
+    /// Why it is received.
+    pub(crate) fn reason(&self) -> Reason {
+        self.reason
+    }
+
+    /// When it was received for the first time.
+    pub(crate) fn since(&self) -> Instant {
+        self.since
+    }
+
+    /// Whether its connection is still open. A client that has gone is noticed only when something
+    /// is sent or received.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.slot().is_closed()
+    }
+
+    /// Frees the memory of the fields of the head, which then has no more of them: for a request
+    /// that is parked for long, as others may be.
+    pub(crate) fn drop_fields(&mut self) {
+        self.head.drop_fields();
+    }
+
+    /// Keeps a value with the request while it is parked. It is dropped with the request.
+    pub(crate) fn keep(&mut self, value: impl Any + Send) {
+        self.kept = Some(Box::new(value));
+    }
+
+    /// Takes what [`Request::keep`] has kept. `None` if it kept nothing, or another type.
+    pub(crate) fn take_kept<T: Any>(&mut self) -> Option<Box<T>> {
+        self.kept.take()?.downcast().ok()
+    }
+
+    /// How many bytes this response to the request would take, its head included.
+    pub(crate) fn length_of(&self, response: &Response) -> usize {
+        response.length(self.head.is_head(), self.slot().keep_alive(&self.head, response))
+    }
+
+    /// Sends a response. Returns before the client has it. Fails if the connection is closed
+    /// already.
+    pub(crate) fn respond(mut self, response: Response) -> io::Result<()> {
+        let slot = self.slot.take().expect("it is there until it is settled");
+        let mail = slot.settle(Settled::Answer(response)).map_err(|_| io::ErrorKind::BrokenPipe)?;
+        mail.into_iter().for_each(|mail| slot.post(mail));
+        Ok(())
+    }
+
+    /// Has the request received again: at this time, or before for one of the other reasons of
+    /// [`Reason`]. Not after a reason that [is final](Reason::is_final): that closes the connection.
+    pub(crate) fn park(self, until: Instant) {
+        let slot = Arc::clone(self.slot());
+        // If the connection is closed, the request is dropped, which answers nothing then.
+        if let Ok(Some(mail)) = slot.settle(Settled::Parked(Box::new(self), until)) {
+            slot.post(mail);
+        }
+    }
+
+    /// For a request that was parked.
+    pub(super) fn receive_again(&mut self, reason: Reason, now: Instant) {
+        self.reason = reason;
+        self.received_at = now;
+    }
+
+    /// Bytes of memory while it is parked.
+    pub(super) fn memory(&self) -> usize {
+        self.head.memory() + self.content().len()
+    }
+
+    fn slot(&self) -> &Arc<Slot> {
+        self.slot.as_ref().expect("it is there until it is settled")
+    }
+}
+
+/// Responds to several requests. Wakes a worker only once for those of its requests that come one
+/// after the other.
+pub(crate) fn respond_all(answers: impl IntoIterator<Item = (Request, Response)>) {
+    let mut posts: Vec<(Arc<Slot>, Vec<Mail>)> = Vec::new();
+    for (mut request, response) in answers {
+        let slot = request.slot.take().expect("it is there until it is settled");
+        let Ok(Some(mail)) = slot.settle(Settled::Answer(response)) else { continue };
+        match posts.last_mut() {
+            Some((last, mails)) if last.worker == slot.worker => mails.push(mail),
+            _ => posts.push((slot, vec![mail])),
+        }
+    }
+    for (slot, mails) in posts {
+        slot.post_all(mails);
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        let Some(slot) = self.slot.take() else { return };
+        if slot.is_closed() {
+            return;
+        }
+        let arrival = slot.arrival(self.received_at);
+        let message = "the service failed on this request, its log says where; a change may have \
+                       been made";
+        let response =
+            slot.policy().refuse(Some(&self.head), arrival, StatusCode(500), message.into());
+        if let Ok(Some(mail)) = slot.settle(Settled::Answer(response)) {
+            slot.post(mail);
+        }
+    }
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.method(), self.url())
+    }
+}

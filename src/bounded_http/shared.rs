@@ -1,0 +1,156 @@
+//! What the acceptor, the workers and the requests share.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use super::accept::Acceptor;
+use super::inbox::Inbox;
+use super::limits::{Limits, spare_connections};
+use super::policy::Policy;
+use super::worker::Worker;
+
+/// What the server is doing, as far as clients notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Serving,
+    /// There are more connections than [`Limits::connections_max`]: each response closes its
+    /// connection, and connections that have stalled are closed to make room.
+    AboveLimit,
+    /// Each response closes its connection.
+    Stopping,
+}
+
+pub(super) struct Shared {
+    pub(super) limits: Limits,
+    policy: OnceLock<Arc<dyn Policy>>,
+    phase: AtomicU8,
+    /// The acceptor has ended, and so do the workers.
+    pub(super) is_over: AtomicBool,
+    /// By the number of the worker.
+    pub(super) workers: Box<[WorkerShared]>,
+    /// Bytes counted against [`Limits::buffers_max`].
+    pub(super) memory: AtomicUsize,
+    /// Bytes of the shared contents of which clients have a part, each counted once.
+    pub(super) read_bytes: AtomicUsize,
+    /// Held by the worker that closes connections to make room, so that no two close one each for
+    /// the same client.
+    pub(super) making_room: Mutex<()>,
+}
+
+/// One worker's part, on cache lines of its own: processors fetch these in pairs of 64 bytes.
+#[repr(align(128))]
+pub(super) struct WorkerShared {
+    /// Open connections, those in the inbox included. The acceptor adds them, and the worker
+    /// subtracts them.
+    pub(super) open: AtomicUsize,
+    pub(super) inbox: Inbox,
+}
+
+impl Shared {
+    pub(super) fn policy(&self) -> &dyn Policy {
+        &**self.policy.get().expect("it is set before there are workers")
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        match self.phase.load(Relaxed) {
+            0 => Phase::Serving,
+            1 => Phase::AboveLimit,
+            _ => Phase::Stopping,
+        }
+    }
+
+    /// Wakes the workers, too: the deadlines depend on the phase.
+    pub(super) fn set_phase(&self, phase: Phase) {
+        self.phase.store(phase as u8, Relaxed);
+        self.wake_all();
+    }
+
+    pub(super) fn wake_all(&self) {
+        self.workers.iter().for_each(|worker| worker.inbox.wake());
+    }
+
+    pub(super) fn connections(&self) -> usize {
+        self.workers.iter().map(|worker| worker.open.load(Relaxed)).sum()
+    }
+
+    /// How many connections there are above the limit: clients who wait until as many others are
+    /// closed.
+    pub(super) fn excess(&self) -> usize {
+        self.connections().saturating_sub(self.limits.connections_max)
+    }
+
+    /// Whether no further connection is accepted.
+    pub(super) fn accepts_none(&self) -> bool {
+        self.excess() >= spare_connections(self.limits.connections_max)
+    }
+
+    /// The worker for the next connection: the one that has the fewest.
+    pub(super) fn next_worker(&self) -> usize {
+        let connections = self.workers.iter().map(|worker| worker.open.load(Relaxed)).enumerate();
+        connections.min_by_key(|(_, connections)| *connections).expect("there is a worker").0
+    }
+}
+
+/// How the rest of the program reaches the server. A clone leads to the same.
+#[derive(Clone)]
+pub(crate) struct Handle(pub(super) Arc<Shared>);
+
+impl Handle {
+    /// A server that has not started. Fails if the system refuses an eventfd for each worker.
+    pub(crate) fn new(workers: usize, limits: Limits) -> io::Result<Self> {
+        let worker = |_| Ok(WorkerShared { open: AtomicUsize::new(0), inbox: Inbox::new()? });
+        Ok(Self(Arc::new(Shared {
+            limits,
+            policy: OnceLock::new(),
+            phase: AtomicU8::new(Phase::Serving as u8),
+            is_over: AtomicBool::new(false),
+            workers: (0..workers).map(worker).collect::<io::Result<_>>()?,
+            memory: AtomicUsize::new(0),
+            read_bytes: AtomicUsize::new(0),
+            making_room: Mutex::default(),
+        })))
+    }
+
+    /// The acceptor for these listening sockets, which must not block, and the workers. Fails if
+    /// the system refuses an epoll instance for each worker.
+    ///
+    /// # Panics
+    ///
+    /// If it is called twice.
+    pub(crate) fn start<L: AsFd>(
+        &self,
+        policy: Arc<dyn Policy>,
+        listeners: Vec<L>,
+    ) -> io::Result<(Acceptor<L>, Vec<Worker>)> {
+        assert!(self.0.policy.set(policy).is_ok(), "the server has started already");
+        let workers = 0..self.0.workers.len();
+        let workers = workers.map(|number| Worker::new(Arc::clone(&self.0), number));
+        let workers = workers.collect::<io::Result<_>>()?;
+        Ok((Acceptor::new(Arc::clone(&self.0), listeners), workers))
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.0.limits
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        self.0.phase()
+    }
+
+    /// How many workers there are.
+    pub(crate) fn workers(&self) -> usize {
+        self.0.workers.len()
+    }
+
+    /// How many connections are open.
+    pub(crate) fn connections(&self) -> usize {
+        self.0.connections()
+    }
+
+    /// Has [`Worker::wait`] of this worker return, now or at its next call.
+    pub(crate) fn notify(&self, worker: usize) {
+        self.0.workers[worker].inbox.wake();
+    }
+}

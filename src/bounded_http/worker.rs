@@ -1,0 +1,427 @@
+//! A worker: one thread with one epoll instance. A connection stays with its worker until it is
+//! closed.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::mem::{MaybeUninit, replace};
+use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, TryLockError};
+use std::time::{Duration, Instant};
+
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::io::Errno;
+
+use super::connection::{Connection, Event, Next};
+use super::inbox::Mail;
+use super::pass::Pass;
+use super::policy::Closing;
+use super::request::Request;
+use super::shared::{Phase, Shared};
+
+/// Time between two looks at all deadlines, unless an event brings the next look forward. So a
+/// deadline may be missed by this time, and by [`CATCH_UP_TIME`] more while all batches are full.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Time between two looks while there are more connections than the limit, or what clients read
+/// takes much memory, and room has to be made.
+const SHORTAGE_TICK: Duration = Duration::from_millis(20);
+
+/// A connection whose client has made no progress for this long has stalled. Above the connection
+/// limit it may be closed: the time is short, so that new clients soon find room. A request that
+/// arrives slowly is no progress, since anybody can send a byte now and then.
+const STALL_TIME: Duration = Duration::from_millis(500);
+
+/// Most sockets, and most pieces of mail, that a pass of the event loop serves, so that it ends
+/// after some milliseconds. However many sockets are ready, each has its turn: epoll first reports
+/// those that it has not reported the last time (ep_send_events in the kernel's fs/eventpoll.c).
+const EVENTS_PER_PASS: usize = 64;
+
+/// Longest time for which no deadline passes because all batches are full, and sockets may not have
+/// had their turn.
+const CATCH_UP_TIME: Duration = Duration::from_millis(250);
+
+/// How long a pass goes on to serve the run queue, whose connections may have much to send.
+const QUEUE_TIME: Duration = Duration::from_millis(1);
+
+/// The epoll data of the inbox. The epoll data of a connection is its id, from 1 on.
+const INBOX: u64 = 0;
+
+struct Entry {
+    connection: Connection,
+    /// What epoll watches the socket for. If empty, the socket is not in epoll.
+    watched: EventFlags,
+    /// Whether it is in the run queue, once. Until its turn, it gets no other event. Whoever is
+    /// overdue or evicted is found again.
+    queued: bool,
+}
+
+/// Pulls requests from the connections that are its own. Each thread that takes requests has one.
+pub(crate) struct Worker {
+    pass: Pass,
+    epoll: OwnedFd,
+    /// By id; ids are not reused.
+    connections: BTreeMap<u64, Entry>,
+    last_id: u64,
+    /// Mail from the inbox that is not served yet.
+    mail: VecDeque<Mail>,
+    /// Connections that go on when the others have been served: those with more requests in their
+    /// buffers or much to send, those whose request was woken, and those that are overdue.
+    run_queue: VecDeque<(u64, Event)>,
+    /// When to look at the deadlines of all connections; `None` if no connection has one.
+    next_check: Option<Instant>,
+    /// What epoll has reported in this pass, by id.
+    ready: Vec<u64>,
+    /// Epoll has reported as many as it could, and there may be more.
+    is_full: bool,
+    stage: Stage,
+    /// The connection whose request was handed out last, if the caller is not back yet.
+    handed_out: Option<u64>,
+    /// When the pass before this one ended, or this one if it is over.
+    last_pass_end: Instant,
+    /// Deadlines until then have passed.
+    caught_up: Instant,
+    /// The phase in the pass before this one.
+    last_phase: Phase,
+}
+
+/// What a pass serves next.
+#[derive(Clone, Copy)]
+enum Stage {
+    /// The sockets that epoll has reported, from this one on.
+    Ready(usize),
+    /// So many pieces of mail.
+    Mail(usize),
+    /// At most so many connections in the run queue. When the first of several was served.
+    Queue(usize, Option<Instant>),
+    Over,
+}
+
+/// Puts a connection into the run queue, unless it is in it already. What somebody else has comes
+/// back by mail, and not through the queue, so such a connection must not be in it.
+fn enqueue(queue: &mut VecDeque<(u64, Event)>, id: u64, entry: &mut Entry, event: Event) {
+    debug_assert!(!entry.connection.is_away(), "{event:?} while somebody else has the request");
+    if !replace(&mut entry.queued, true) {
+        queue.push_back((id, event));
+    }
+}
+
+impl Worker {
+    pub(super) fn new(shared: Arc<Shared>, number: usize) -> io::Result<Self> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let inbox = &shared.workers[number].inbox;
+        epoll::add(&epoll, &inbox.eventfd, EventData::new_u64(INBOX), EventFlags::IN)?;
+        let now = Instant::now();
+        Ok(Self {
+            pass: Pass::new(shared, number, now),
+            epoll,
+            connections: BTreeMap::new(),
+            last_id: INBOX,
+            mail: VecDeque::new(),
+            run_queue: VecDeque::new(),
+            next_check: None,
+            ready: Vec::with_capacity(EVENTS_PER_PASS),
+            is_full: false,
+            stage: Stage::Over,
+            handed_out: None,
+            last_pass_end: now,
+            caught_up: now,
+            last_phase: Phase::Serving,
+        })
+    }
+
+    /// From 0 on.
+    pub(crate) fn number(&self) -> usize {
+        self.pass.worker
+    }
+
+    /// The next request. Waits for one. `None` once the server has stopped.
+    pub(crate) fn recv(&mut self) -> Option<Request> {
+        loop {
+            if let Some(request) = self.try_recv() {
+                return Some(request);
+            }
+            if !self.wait() {
+                return None;
+            }
+        }
+    }
+
+    /// The next request of this pass over all connections that have something to do. `None` at its
+    /// end: now the caller may do at once what the requests of a pass have in common, and then
+    /// [`Worker::wait`].
+    pub(crate) fn try_recv(&mut self) -> Option<Request> {
+        if let Some(id) = self.handed_out.take() {
+            self.with_connection(id, |connection, pass| connection.handle_event(Event::Back, pass));
+        }
+        while self.pass.received.is_none() && self.serve_next() {}
+        self.pass.received.take()
+    }
+
+    /// Waits until some connection has something to do, or for
+    /// [`Control::notify`](super::Control::notify). False once the server has stopped. Returns at
+    /// once while a pass is not over.
+    pub(crate) fn wait(&mut self) -> bool {
+        if self.handed_out.is_some() || !matches!(self.stage, Stage::Over) {
+            return true;
+        }
+        if self.pass.shared.is_over.load(Relaxed) {
+            return false;
+        }
+        let has_work = !(self.mail.is_empty() && self.run_queue.is_empty());
+        let time = match self.next_check {
+            _ if has_work => Some(Duration::ZERO),
+            check => check.map(|check| check.saturating_duration_since(self.last_pass_end)),
+        };
+        let time = time.and_then(|time| Timespec::try_from(time).ok());
+        let mut events = [MaybeUninit::uninit(); EVENTS_PER_PASS];
+        let events = match epoll::wait(&self.epoll, &mut events, time.as_ref()) {
+            Ok((events, _)) => &*events,
+            Err(Errno::INTR) => &[],
+            Err(error) => panic!("epoll_wait(2) fails: {error}"),
+        };
+        self.begin_pass(events, Instant::now());
+        true
+    }
+
+    /// How long the last pass took: from the return of [`Worker::wait`] to the `None` of
+    /// [`Worker::try_recv`].
+    pub(crate) fn pass_time(&self) -> Duration {
+        self.last_pass_end.saturating_duration_since(self.pass.now)
+    }
+
+    /// Has the parked request of the connection with this [id](Request::id) received again. If it
+    /// is not parked yet, then as soon as it is. Does nothing if the connection is closed.
+    pub(crate) fn wake(&mut self, id: u64) {
+        if let Some(entry) = self.connections.get_mut(&id)
+            && entry.connection.wake()
+        {
+            enqueue(&mut self.run_queue, id, entry, Event::Turn);
+        }
+    }
+
+    /// Closes all connections, and ends the pass: after a panic outside of the connections.
+    pub(crate) fn close_all(&mut self) {
+        self.connections.clear();
+        self.run_queue.clear();
+        self.handed_out = None;
+        self.pass.received = None;
+        self.stage = Stage::Over;
+    }
+
+    /// Takes the mail now: whoever has sent a notification before that is heard in this pass, and
+    /// one that comes later makes the inbox ready again.
+    fn begin_pass(&mut self, events: &[epoll::Event], now: Instant) {
+        self.pass.begin(now);
+        self.is_full = events.len() == EVENTS_PER_PASS;
+        // An event is not `Send`, as a worker is.
+        self.ready.clear();
+        self.ready.extend(events.iter().map(|event| event.data.u64()));
+        if let Some(place) = self.ready.iter().position(|id| *id == INBOX) {
+            self.ready.swap_remove(place);
+            self.mail.extend(self.pass.shared.workers[self.pass.worker].inbox.take());
+        }
+        self.stage = Stage::Ready(0);
+    }
+
+    /// Serves the next of what a pass serves: the sockets that epoll has reported, then some mail,
+    /// then a part of the run queue. False at the end of the pass.
+    fn serve_next(&mut self) -> bool {
+        match self.stage {
+            Stage::Ready(place) => match self.ready.get(place) {
+                Some(&id) => {
+                    self.stage = Stage::Ready(place + 1);
+                    self.serve(id, Event::Socket);
+                }
+                None => self.stage = Stage::Mail(EVENTS_PER_PASS.min(self.mail.len())),
+            },
+            Stage::Mail(0) => self.stage = Stage::Queue(self.run_queue.len(), None),
+            Stage::Mail(left) => {
+                self.stage = Stage::Mail(left - 1);
+                let mail = self.mail.pop_front().expect("it is not empty");
+                self.serve_mail(mail);
+            }
+            Stage::Queue(left, begun) => self.serve_queued(left, begun),
+            Stage::Over => return false,
+        }
+        true
+    }
+
+    fn serve_mail(&mut self, mail: Mail) {
+        match mail {
+            // If the connection is closed by now, an answer is dropped, and so is a parked request.
+            Mail::Settled(id, settled) => {
+                self.with_connection(id, |connection, pass| {
+                    connection.handle_settled(settled, pass)
+                });
+            }
+            Mail::NewConnection(accepted) => {
+                self.last_id += 1;
+                let connection = Connection::new(accepted, self.last_id, &self.pass);
+                let entry = Entry { connection, watched: EventFlags::empty(), queued: false };
+                self.connections.insert(self.last_id, entry);
+                // Most clients have sent a request by now, so receive first. A connection that ends
+                // with the response then needs no epoll.
+                self.serve(self.last_id, Event::Socket);
+            }
+        }
+    }
+
+    /// Serves one connection of the run queue, if [`QUEUE_TIME`] is not over; otherwise ends the
+    /// pass. With only one connection in the queue, the clock is not read.
+    fn serve_queued(&mut self, left: usize, begun: Option<Instant>) {
+        let is_late = begun.is_some_and(|begun| begun.elapsed() > QUEUE_TIME);
+        let next = if left > 0 && !is_late { self.run_queue.pop_front() } else { None };
+        let Some((id, event)) = next else {
+            self.stage = Stage::Over;
+            return self.end_pass(Instant::now());
+        };
+        let begun = begun.or_else(|| (left > 1).then(Instant::now));
+        self.stage = Stage::Queue(left - 1, begun);
+        self.connections.entry(id).and_modify(|entry| entry.queued = false);
+        self.serve(id, event);
+    }
+
+    fn end_pass(&mut self, now: Instant) {
+        // Deadlines are compared with the end of the previous pass, not with now. What had arrived
+        // by then has been served or is queued, so a slow worker times out no client that did send.
+        // A full batch may leave sockets to the next pass: then the time stays.
+        let last_pass_end = replace(&mut self.last_pass_end, now);
+        if !self.is_full || last_pass_end.duration_since(self.caught_up) > CATCH_UP_TIME {
+            self.caught_up = last_pass_end;
+        }
+        // The deadlines depend on the phase: look at them now.
+        if replace(&mut self.last_phase, self.pass.phase) != self.pass.phase {
+            self.next_check = Some(self.caught_up);
+        }
+        if self.next_check.is_some_and(|check| check <= self.caught_up) {
+            self.end_overdue(self.caught_up);
+        }
+    }
+
+    /// Puts connections into the run queue, each with this event, unless they are in it already.
+    fn queue_all(&mut self, ids: Vec<u64>, event: Event) {
+        for id in ids {
+            match self.connections.get_mut(&id) {
+                Some(entry) if !entry.connection.is_away() => {
+                    enqueue(&mut self.run_queue, id, entry, event);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn serve(&mut self, id: u64, event: Event) {
+        match self.connections.get_mut(&id) {
+            // In the run queue, a connection waits for its turn. Until then epoll would report the
+            // socket in every pass.
+            Some(entry) if entry.queued => {
+                if event == Event::Socket {
+                    // If it fails, epoll goes on to report it.
+                    let _ = epoll::delete(&self.epoll, &entry.connection.socket);
+                    entry.watched = EventFlags::empty();
+                }
+            }
+            _ => self.with_connection(id, |connection, pass| connection.handle_event(event, pass)),
+        }
+    }
+
+    /// Does this work with a connection, if it is not closed yet, and then what [`Next`] says.
+    fn with_connection(&mut self, id: u64, work: impl FnOnce(&mut Connection, &mut Pass) -> Next) {
+        let Some(entry) = self.connections.get_mut(&id) else { return };
+        let pass = &mut self.pass;
+        // After a panic, the connection may be in any state, so close it.
+        let next = catch_unwind(AssertUnwindSafe(|| work(&mut entry.connection, pass)))
+            .unwrap_or(Next::Close);
+        if next == Next::HandOut {
+            self.handed_out = Some(id);
+            return;
+        }
+        if let Some(check) = entry.connection.next_check(pass) {
+            self.next_check = Some(self.next_check.map_or(check, |earlier| earlier.min(check)));
+        }
+        let wanted = match next {
+            Next::Epoll(flags) => flags,
+            Next::HandOut => entry.watched,
+            Next::Queue => {
+                enqueue(&mut self.run_queue, id, entry, Event::Turn);
+                entry.watched
+            }
+            Next::Close => return drop(self.connections.remove(&id)),
+        };
+        let data = EventData::new_u64(id);
+        let socket = &entry.connection.socket;
+        let watched = match (entry.watched.is_empty(), wanted.is_empty()) {
+            _ if entry.watched == wanted => Ok(()),
+            (true, _) => epoll::add(&self.epoll, socket, data, wanted),
+            (_, true) => epoll::delete(&self.epoll, socket),
+            _ => epoll::modify(&self.epoll, socket, data, wanted),
+        };
+        entry.watched = wanted;
+        if let Err(error) = watched {
+            entry.connection.note(Closing::NoRoom, pass);
+            self.connections.remove(&id);
+            self.pass.shared.policy().trouble(format_args!(
+                "closed a connection: epoll does not take its socket: {error}"
+            ));
+        }
+    }
+
+    /// Queues [`Event::Overdue`] for the connections whose deadline has passed by then, makes room
+    /// above the connection limit, and finds out when to look again.
+    fn end_overdue(&mut self, until: Instant) {
+        let phase = self.pass.phase;
+        let is_overdue = |entry: &Entry| {
+            let deadline = entry.connection.deadline(phase, &self.pass.shared.limits);
+            deadline.is_some_and(|deadline| deadline <= until)
+        };
+        let overdue = self.connections.iter().filter(|(_, entry)| is_overdue(entry));
+        let overdue: Vec<u64> = overdue.map(|(id, _)| *id).collect();
+        self.queue_all(overdue, Event::Overdue);
+        if phase == Phase::AboveLimit {
+            self.make_room(until);
+        }
+        let entries = self.connections.values();
+        let checks = entries.filter_map(|entry| entry.connection.next_check(&self.pass));
+        let first = checks.min().map(|first| first.max(until + TICK));
+        let is_shortage = phase == Phase::AboveLimit || self.pass.shared.is_reading_much();
+        self.next_check = if is_shortage { Some(until + SHORTAGE_TICK) } else { first };
+    }
+
+    /// Sends [`Event::Evicted`] to the connections that have stalled longest: to this worker's
+    /// share of as many as there are above the limit. Does nothing while another worker does that.
+    fn make_room(&mut self, now: Instant) {
+        let shared = Arc::clone(&self.pass.shared);
+        let guard = shared.making_room.try_lock();
+        if matches!(guard, Err(TryLockError::WouldBlock)) {
+            return;
+        }
+        let share = shared.excess().div_ceil(shared.workers.len());
+        let connections = self.connections.iter();
+        let mut stalled: Vec<(Instant, u64)> = connections
+            // One in the run queue gets no event before its turn.
+            .filter(|(_, entry)| !entry.queued)
+            .filter_map(|(id, entry)| Some((entry.connection.stalled_since()?, *id)))
+            .filter(|(since, _)| *since + STALL_TIME <= now)
+            .collect();
+        stalled.sort_unstable();
+        for (_, id) in stalled.into_iter().take(share) {
+            if shared.excess() == 0 {
+                break;
+            }
+            // The application has to answer a parked request first: in the next pass, which comes
+            // at once.
+            if self.connections.get(&id).is_some_and(|entry| entry.connection.is_parked()) {
+                self.queue_all(vec![id], Event::Evicted);
+            } else {
+                self.serve(id, Event::Evicted);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "worker_tests.rs"]
+mod tests;

@@ -1,0 +1,64 @@
+//! Requests that wait for a change of what they name (RFC 7240 §4.3): parked, and received again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Answered, Asked, Desk};
+use crate::bounded_http;
+use crate::http::{RequestFields, Response};
+use crate::service::{Subject, Thread, Watch};
+
+/// What is kept of a request that is parked.
+pub(super) struct Kept {
+    fields: Option<Box<RequestFields>>,
+    watch: Option<Box<Watch>>,
+}
+
+impl Kept {
+    pub(super) fn with(self, http: bounded_http::Request) -> Asked {
+        let Self { fields, watch } = self;
+        Asked { http, fields, watch }
+    }
+}
+
+impl Desk {
+    /// Has a request wait until what it names changes. Responds with 304 instead if it prefers no
+    /// wait, or is received for the last time.
+    pub(super) fn wait_for_change(
+        self: &Arc<Self>,
+        mut asked: Asked,
+        subject: Subject,
+        seen: u64,
+        current: Response,
+        thread: Thread,
+    ) -> Answered {
+        let seconds = asked.request().fields.prefer_wait.unwrap_or(0);
+        if seconds == 0 || asked.http.reason().is_final() {
+            return self.respond(asked, current.into_not_modified(), thread);
+        }
+        if asked.watch.is_none() {
+            let watches = &self.service.watches[asked.http.arrival().worker];
+            asked.watch = Some(Box::new(watches.add(subject, asked.http.id(), seen)));
+            // A change may have come before the watch was added, so ask again.
+            return self.answer(asked, thread);
+        }
+        let Asked { mut http, fields, watch } = asked;
+        let until = http.since() + Duration::from_secs(seconds.into());
+        // Many may wait, for long. What the service reads of the fields is in `RequestFields`.
+        http.drop_fields();
+        http.keep(Kept { fields, watch });
+        http.park(until);
+        Answered::Later
+    }
+}
+
+/// Notes in a response how long its request has waited for a change, and `wait` as applied.
+pub(super) fn note_wait(asked: &Asked, response: Response) -> Response {
+    if asked.watch.is_none() {
+        return response;
+    }
+    let space = if response.log_detail.is_empty() { "" } else { ", " };
+    let waited = asked.http.since().elapsed().as_secs_f32();
+    let log_detail = format!("{}{space}waited {waited:.3} s", response.log_detail).into();
+    Response { log_detail, applied_wait: asked.request().fields.prefer_wait, ..response }
+}
