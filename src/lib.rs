@@ -201,7 +201,7 @@ use crate::follower::Follower;
 use crate::load::Opened;
 use crate::options::{Endpoint, Options};
 use crate::serve::{Desk, Listener};
-use crate::service::{LoadedTokens, Service, Tokens, Watches};
+use crate::service::{LoadedTokens, Service, Tokens, Waits};
 use crate::signals::Signals;
 
 /// How long after the signal the process stops waiting for the storage to be closed. A start
@@ -254,10 +254,10 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     let pool = pool::start(workers + others).ok_or(Failure::Thread)?;
     let limits = service::limits(options, connections_max, buffers_max);
     let server = Handle::new(workers, limits).map_err(Failure::System)?;
-    let watches: Vec<_> = (0..workers).map(|_| Arc::new(Watches::default())).collect();
+    let waits: Vec<_> = (0..workers).map(|_| Arc::new(Waits::default())).collect();
     // FILE is made last: a start that gets no addresses or no threads makes no FILE.
     let Opened { store, writer, watch, details, path } =
-        load::open(source, options, service::change_listener(&server, &watches))?;
+        load::open(source, options, service::change_listener(&server, &waits))?;
     // From here on, the first SIGTERM or SIGINT makes the accept loop return.
     is_starting.store(false, SeqCst);
     if let Some(writer) = writer {
@@ -277,7 +277,7 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
         tokens,
         followed,
         handle,
-        watches,
+        waits,
         checks_host,
     );
     let service = Arc::new(service);

@@ -20,14 +20,14 @@ pub(crate) use self::accept::{accept, stop};
 pub(crate) use self::listen::{Listener, check_endpoint, inherited, listen};
 use crate::bounded_http::{self, Worker};
 use crate::http::{Request, RequestFields, Response};
-use crate::service::{Decision, RequestContext, Service, Thread, Watch};
+use crate::service::{Decision, RequestContext, Service, Thread, Wait};
 use crate::store::Change;
 
 /// What all workers share.
 pub(crate) struct Desk {
     service: Arc<Service>,
     /// One thread of it makes the answers that take long, one after the other. The others are
-    /// workers, the writer, the watch and the follower, which keep theirs for good.
+    /// workers, the writer, the wait and the follower, which keep theirs for good.
     pool: ThreadPool,
     /// By the number of the worker: whether it has still to show that it is not stuck.
     pings: Box<[AtomicBool]>,
@@ -35,11 +35,11 @@ pub(crate) struct Desk {
 
 /// Takes requests and answers them, until the server stops.
 fn serve(worker: &mut Worker, desk: &Arc<Desk>) {
-    let watches = &desk.service.watches[worker.number()];
+    let waits = &desk.service.waits[worker.number()];
     let counters = &desk.service.metrics.workers[worker.number()];
     loop {
         desk.pings[worker.number()].store(false, Relaxed);
-        for id in watches.take_affected() {
+        for id in waits.take_affected() {
             worker.wake(id);
         }
         let (mut answered, mut changes) = (0, Vec::new());
@@ -72,7 +72,7 @@ struct Asked {
     /// `None` if none of them came.
     fields: Option<Box<RequestFields>>,
     /// Once it waits for a change.
-    watch: Option<Box<Watch>>,
+    wait: Option<Box<Wait>>,
 }
 
 impl Asked {
@@ -80,7 +80,7 @@ impl Asked {
     fn new(mut http: bounded_http::Request) -> Self {
         match http.take_kept::<wait::Kept>() {
             Some(kept) => kept.with(http),
-            None => Self { fields: RequestFields::read(http.head()), http, watch: None },
+            None => Self { fields: RequestFields::read(http.head()), http, wait: None },
         }
     }
 
@@ -100,7 +100,7 @@ enum Answered {
 
 impl Desk {
     pub(crate) fn new(service: Arc<Service>, pool: &ThreadPool) -> Self {
-        let pings = service.watches.iter().map(|_| AtomicBool::new(false)).collect();
+        let pings = service.waits.iter().map(|_| AtomicBool::new(false)).collect();
         Self { service, pool: pool.clone(), pings }
     }
 
@@ -121,16 +121,14 @@ impl Desk {
     fn answer(self: &Arc<Self>, asked: Asked, thread: Thread) -> Answered {
         // Before the service looks: a later change marks the request once more.
         let number = || self.service.store.list.number();
-        let is_changed = asked.watch.as_ref().is_some_and(|watch| watch.is_changed(number()));
+        let is_changed = asked.wait.as_ref().is_some_and(|wait| wait.is_changed(number()));
         let listener = asked.http.arrival().listener;
         let context = RequestContext { listener, thread };
         match catch_panic(|| self.service.decide(&asked.request(), context)) {
             Decision::Respond(response) => self.respond(asked, response, thread),
             Decision::Refuse(refusal) => self.refuse(asked, refusal, thread),
-            Decision::WaitForChange { current, .. } if is_changed => {
-                self.respond(asked, current, thread)
-            }
-            Decision::WaitForChange { subject, seen, current } => {
+            Decision::Wait { current, .. } if is_changed => self.respond(asked, current, thread),
+            Decision::Wait { subject, seen, current } => {
                 self.wait_for_change(asked, subject, seen, current, thread)
             }
             Decision::AnswerOnPool => self.answer_on_pool(asked),
@@ -139,7 +137,7 @@ impl Desk {
     }
 
     fn respond(&self, asked: Asked, response: Response, thread: Thread) -> Answered {
-        let is_late = asked.watch.is_some() || thread != Thread::Worker;
+        let is_late = asked.wait.is_some() || thread != Thread::Worker;
         let response = wait::note_wait(&asked, response);
         let arrival = asked.http.arrival();
         let length = |sent: &bounded_http::Response| asked.http.length_of(sent);

@@ -10,14 +10,14 @@ mod page;
 mod policy;
 mod respond;
 mod token;
-mod watches;
+mod waits;
 
 use std::sync::Arc;
 use std::time::Instant;
 
 pub(crate) use policy::limits;
 pub(crate) use token::{LoadedTokens, Tokens, only_token};
-pub(crate) use watches::{Watch, Watches, change_listener};
+pub(crate) use waits::{Wait, Waits, change_listener};
 
 use crate::bounded_http::Handle;
 use crate::follow_status::FollowStatus;
@@ -39,7 +39,7 @@ pub(crate) struct Service {
     /// The server that asks.
     pub(crate) server: Handle,
     /// Which requests wait for a change, by the number of the worker.
-    pub(crate) watches: Vec<Arc<Watches>>,
+    pub(crate) waits: Vec<Arc<Waits>>,
     /// Whether requests for foreign host names are refused, by the number of the listener.
     checks_host: Vec<bool>,
     /// The OpenAPI document, with the base path in it.
@@ -56,10 +56,10 @@ impl Service {
         tokens: Option<Tokens>,
         followed: Option<Arc<FollowStatus>>,
         server: Handle,
-        watches: Vec<Arc<Watches>>,
+        waits: Vec<Arc<Waits>>,
         checks_host: Vec<bool>,
     ) -> Self {
-        let metrics = Metrics::new(watches.len());
+        let metrics = Metrics::new(waits.len());
         let openapi = openapi::openapi(&options.base_path);
         let (page, page_files) = (page::page(&options), page::files());
         Self {
@@ -69,7 +69,7 @@ impl Service {
             followed,
             metrics,
             server,
-            watches,
+            waits,
             checks_host,
             openapi,
             page,
@@ -79,13 +79,13 @@ impl Service {
 
     /// How many requests wait for a change.
     fn waiting(&self) -> usize {
-        self.watches.iter().map(|watches| watches.count()).sum()
+        self.waits.iter().map(|waits| waits.count()).sum()
     }
 
     /// Has all requests that wait decided again.
     pub(crate) fn decide_all_again(&self) {
-        for (worker, watches) in self.watches.iter().enumerate() {
-            watches.mark_all();
+        for (worker, waits) in self.waits.iter().enumerate() {
+            waits.mark_all();
             self.server.notify(worker);
         }
     }
@@ -115,7 +115,7 @@ pub(crate) enum Decision {
     /// The head of the request is refused: respond so, and read no content.
     Refuse(Response),
     /// What the client has is current, and it prefers to wait until this changes (RFC 7240 §4.3).
-    WaitForChange {
+    Wait {
         subject: Subject,
         /// The number of the version of the list in which it is current.
         seen: u64,

@@ -37,8 +37,8 @@ impl<L: AsFd> Acceptor<L> {
     }
 
     /// Waits for connections and accepts them, once: until there are some, until one of these other
-    /// descriptors is readable, or for this time at most. Returns which of the others are readable.
-    /// Fails if poll(2) does.
+    /// descriptors is readable, or for this time at most. Returns which of the others are readable:
+    /// then it has accepted none. Fails if poll(2) does.
     pub(crate) fn accept(
         &self,
         others: &[BorrowedFd<'_>],
@@ -60,11 +60,13 @@ impl<L: AsFd> Acceptor<L> {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        let mut ready: Vec<_> = polled.iter().map(|polled| !polled.revents().is_empty()).collect();
-        for (number, is_ready) in ready.split_off(others.len()).into_iter().enumerate() {
-            if is_ready {
-                self.accept_from(number);
-            }
+        let is_ready = |polled: &PollFd<'_>| !polled.revents().is_empty();
+        let mut ready: Vec<_> = polled.iter().map(is_ready).collect();
+        let listeners = ready.split_off(others.len());
+        // What the caller does about these comes before connections that are made meanwhile.
+        if !ready.contains(&true) {
+            let listeners = listeners.iter().enumerate().filter(|(_, is_ready)| **is_ready);
+            listeners.for_each(|(listener, _)| self.accept_from(listener));
         }
         Ok(ready)
     }

@@ -386,7 +386,3 @@ impl Drop for Connection {
         self.slot.close();
     }
 }
-
-#[cfg(test)]
-#[path = "connection_tests.rs"]
-mod tests;

@@ -1,4 +1,5 @@
 //! Parses the head of a request (RFC 9112 §3 and §5), or as much as there is of a refused one.
+//! Of the fields, it knows those that frame the message or say what becomes of the connection.
 
 use std::iter;
 use std::mem::MaybeUninit;
@@ -9,7 +10,7 @@ use tiny_http::Method;
 
 use super::chunked::ChunkedDecoder;
 use super::protocol_error::{FIELD_LINES_MAX, ProtocolError};
-use super::syntax::{Host, join, members, parse_digits, split_absolute_form};
+use super::syntax::{Host, is_field, join, members, parse_digits, split_absolute_form};
 
 const REQUEST_LINE: ProtocolError = ProtocolError::malformed(
     "the request line has to be method, target and HTTP/1.1, with one space between; a space in a \
@@ -265,22 +266,22 @@ impl<'a> FieldLines<'a> {
     /// Adds one field line. Fails if it repeats a field that may be given only once, or expects
     /// what the server does not do.
     fn add(&mut self, name: &str, value: &'a [u8]) -> Result<(), ProtocolError> {
-        let is = |known: &str| name.eq_ignore_ascii_case(known);
+        let is = |known: &str| is_field(name.as_bytes(), known);
         let has = |wanted: &[u8]| members(value).any(|member| member.eq_ignore_ascii_case(wanted));
         let has_other =
             |known: &[u8]| members(value).any(|member| !member.eq_ignore_ascii_case(known));
         match name {
-            _ if is("host") => once(&mut self.host, value, ProtocolError::HOST)?,
-            _ if is("content-length") => {
+            _ if is("Host") => once(&mut self.host, value, ProtocolError::HOST)?,
+            _ if is("Content-Length") => {
                 once(&mut self.content_length, value, ProtocolError::CONTENT_LENGTH)?
             }
-            _ if is("transfer-encoding") => join(&mut self.transfer_encoding, value),
-            _ if is("connection") => {
+            _ if is("Transfer-Encoding") => join(&mut self.transfer_encoding, value),
+            _ if is("Connection") => {
                 self.close |= has(b"close");
                 self.keep_alive |= has(b"keep-alive");
             }
             // RFC 9110 §10.1.1: an expectation in HTTP/1.0 is ignored.
-            _ if is("expect") && self.is_1_1 => {
+            _ if is("Expect") && self.is_1_1 => {
                 if has_other(b"100-continue") {
                     return Err(ProtocolError::EXPECTATION);
                 }

@@ -139,14 +139,15 @@ impl Handle {
         self.0.phase()
     }
 
-    /// How many workers there are.
-    pub(crate) fn workers(&self) -> usize {
-        self.0.workers.len()
-    }
-
     /// How many connections are open.
     pub(crate) fn connections(&self) -> usize {
         self.0.connections()
+    }
+
+    /// Has each response close its connection from now on, as [`Acceptor::stop`] does.
+    #[cfg(test)]
+    pub(crate) fn stop(&self) {
+        self.0.set_phase(Phase::Stopping);
     }
 
     /// Has [`Worker::wait`] of this worker return, now or at its next call.

@@ -35,6 +35,12 @@ pub(super) fn parse_digits(digits: &[u8], radix: u32) -> Option<u64> {
     u64::from_str_radix(digits, radix).ok()
 }
 
+/// Whether this is the name of a field, in any case (RFC 9110 §5.1). `known` is in the case in which
+/// it is registered and most clients send it: to compare that is faster.
+pub(crate) fn is_field(name: &[u8], known: &str) -> bool {
+    name == known.as_bytes() || name.eq_ignore_ascii_case(known.as_bytes())
+}
+
 /// Sets a field, or appends the value of a further line after a comma (RFC 9110 §5.3). Each byte
 /// outside ASCII becomes a question mark, so that the text is no longer than the line: no value
 /// that anybody knows has such bytes.

@@ -51,8 +51,8 @@ const INBOX: u64 = 0;
 
 struct Entry {
     connection: Connection,
-    /// What epoll watches the socket for. If empty, the socket is not in epoll.
-    watched: EventFlags,
+    /// For what the socket is in the interest list of epoll(7). If empty, it is not there.
+    interest: EventFlags,
     /// Whether it is in the run queue, once. Until its turn, it gets no other event. Whoever is
     /// overdue or evicted is found again.
     queued: bool,
@@ -260,7 +260,7 @@ impl Worker {
             Mail::NewConnection(accepted) => {
                 self.last_id += 1;
                 let connection = Connection::new(accepted, self.last_id, &self.pass);
-                let entry = Entry { connection, watched: EventFlags::empty(), queued: false };
+                let entry = Entry { connection, interest: EventFlags::empty(), queued: false };
                 self.connections.insert(self.last_id, entry);
                 // Most clients have sent a request by now, so receive first. A connection that ends
                 // with the response then needs no epoll.
@@ -321,7 +321,7 @@ impl Worker {
                 if event == Event::Socket {
                     // If it fails, epoll goes on to report it.
                     let _ = epoll::delete(&self.epoll, &entry.connection.socket);
-                    entry.watched = EventFlags::empty();
+                    entry.interest = EventFlags::empty();
                 }
             }
             _ => self.with_connection(id, |connection, pass| connection.handle_event(event, pass)),
@@ -344,23 +344,23 @@ impl Worker {
         }
         let wanted = match next {
             Next::Epoll(flags) => flags,
-            Next::HandOut => entry.watched,
+            Next::HandOut => entry.interest,
             Next::Queue => {
                 enqueue(&mut self.run_queue, id, entry, Event::Turn);
-                entry.watched
+                entry.interest
             }
             Next::Close => return drop(self.connections.remove(&id)),
         };
         let data = EventData::new_u64(id);
         let socket = &entry.connection.socket;
-        let watched = match (entry.watched.is_empty(), wanted.is_empty()) {
-            _ if entry.watched == wanted => Ok(()),
+        let changed = match (entry.interest.is_empty(), wanted.is_empty()) {
+            _ if entry.interest == wanted => Ok(()),
             (true, _) => epoll::add(&self.epoll, socket, data, wanted),
             (_, true) => epoll::delete(&self.epoll, socket),
             _ => epoll::modify(&self.epoll, socket, data, wanted),
         };
-        entry.watched = wanted;
-        if let Err(error) = watched {
+        entry.interest = wanted;
+        if let Err(error) = changed {
             entry.connection.note(Closing::NoRoom, pass);
             self.connections.remove(&id);
             self.pass.shared.policy().trouble(format_args!(
@@ -421,7 +421,3 @@ impl Worker {
         }
     }
 }
-
-#[cfg(test)]
-#[path = "worker_tests.rs"]
-mod tests;

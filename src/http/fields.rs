@@ -4,7 +4,7 @@ use tiny_http::Method;
 
 use super::request::{Credentials, RequestFields, is_safe};
 use crate::bounded_http::Head;
-use crate::bounded_http::syntax::{join, members};
+use crate::bounded_http::syntax::{is_field, join, members};
 use crate::conditions::Conditions;
 
 /// Longest wait for a change, in seconds. A client that asks for more gets its answer after this
@@ -33,34 +33,34 @@ struct KnownLines {
 
 impl KnownLines {
     fn add(&mut self, name: &[u8], value: &[u8]) {
-        let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+        let is = |known: &str| is_field(name, known);
         let has_other =
             |known: &[u8]| members(value).any(|member| !member.eq_ignore_ascii_case(known));
         match name {
-            _ if is("if-match") => join(&mut self.if_match, value),
-            _ if is("if-none-match") => join(&mut self.if_none_match, value),
-            _ if is("origin") => join(&mut self.found().origin, value),
-            _ if is("sec-fetch-site") => join(&mut self.found().sec_fetch_site, value),
-            _ if is("access-control-request-method") => {
+            _ if is("If-Match") => join(&mut self.if_match, value),
+            _ if is("If-None-Match") => join(&mut self.if_none_match, value),
+            _ if is("Origin") => join(&mut self.found().origin, value),
+            _ if is("Sec-Fetch-Site") => join(&mut self.found().sec_fetch_site, value),
+            _ if is("Access-Control-Request-Method") => {
                 join(&mut self.found().preflight_method, value)
             }
-            _ if is("access-control-request-headers") => {
+            _ if is("Access-Control-Request-Headers") => {
                 join(&mut self.found().preflight_fields, value)
             }
-            _ if is("content-encoding") && has_other(b"identity") => {
+            _ if is("Content-Encoding") && has_other(b"identity") => {
                 join(&mut self.found().content_coding, value);
             }
             // A shortcut: nearly all clients but browsers send `*/*`.
-            _ if is("accept") && value != b"*/*" && asks_for_html(value) => {
+            _ if is("Accept") && value != b"*/*" && asks_for_html(value) => {
                 self.found().asks_for_html = true
             }
             // RFC 7240 §2: if `wait` is given several times, the first counts that is well-formed.
-            _ if is("prefer") => {
+            _ if is("Prefer") => {
                 let fields = self.found();
                 fields.prefer_wait =
                     fields.prefer_wait.or_else(|| members(value).find_map(wait_seconds));
             }
-            _ if is("authorization") => {
+            _ if is("Authorization") => {
                 let fields = self.found();
                 match fields.authorization {
                     None => fields.authorization = Some(Credentials::parse(value)),
@@ -69,7 +69,7 @@ impl KnownLines {
             }
             // Each proxy appends the address of its client. That client may have sent the addresses
             // before it. So the last address of the last line counts.
-            _ if is("x-forwarded-for") => {
+            _ if is("X-Forwarded-For") => {
                 let last = value.rsplit(|byte| *byte == b',').next().unwrap_or_default();
                 let address = str::from_utf8(last).ok().and_then(|last| last.trim().parse().ok());
                 self.found().forwarded_for = address;
@@ -115,7 +115,7 @@ fn asks_for_html(value: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::Parser;
+    use crate::bounded_http::Parser;
 
     fn fields_of(head: &str) -> RequestFields {
         let mut parser = Parser::default();

@@ -107,7 +107,7 @@ impl<'a> Request<'a> {
 
     /// Bytes that are kept of the head, without the entity tags.
     fn fields_bytes(&self) -> usize {
-        let places = self.head.target().len() + self.head.host().map_or(0, str::len);
+        let names = self.head.target().len() + self.head.host().map_or(0, str::len);
         let fields = self.fields;
         let texts = [
             &fields.content_coding,
@@ -117,7 +117,7 @@ impl<'a> Request<'a> {
             &fields.preflight_fields,
         ];
         let texts = texts.into_iter().flatten().map(String::len).sum::<usize>();
-        places + size_of::<RequestFields>() + texts
+        names + size_of::<RequestFields>() + texts
     }
 }
 

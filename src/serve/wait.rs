@@ -6,18 +6,18 @@ use std::time::Duration;
 use super::{Answered, Asked, Desk};
 use crate::bounded_http;
 use crate::http::{RequestFields, Response};
-use crate::service::{Subject, Thread, Watch};
+use crate::service::{Subject, Thread, Wait};
 
 /// What is kept of a request that is parked.
 pub(super) struct Kept {
     fields: Option<Box<RequestFields>>,
-    watch: Option<Box<Watch>>,
+    wait: Option<Box<Wait>>,
 }
 
 impl Kept {
     pub(super) fn with(self, http: bounded_http::Request) -> Asked {
-        let Self { fields, watch } = self;
-        Asked { http, fields, watch }
+        let Self { fields, wait } = self;
+        Asked { http, fields, wait }
     }
 }
 
@@ -36,17 +36,17 @@ impl Desk {
         if seconds == 0 || asked.http.reason().is_final() {
             return self.respond(asked, current.into_not_modified(), thread);
         }
-        if asked.watch.is_none() {
-            let watches = &self.service.watches[asked.http.arrival().worker];
-            asked.watch = Some(Box::new(watches.add(subject, asked.http.id(), seen)));
-            // A change may have come before the watch was added, so ask again.
+        if asked.wait.is_none() {
+            let waits = &self.service.waits[asked.http.arrival().worker];
+            asked.wait = Some(Box::new(waits.add(subject, asked.http.id(), seen)));
+            // A change may have come before the wait was added, so ask again.
             return self.answer(asked, thread);
         }
-        let Asked { mut http, fields, watch } = asked;
+        let Asked { mut http, fields, wait } = asked;
         let until = http.since() + Duration::from_secs(seconds.into());
         // Many may wait, for long. What the service reads of the fields is in `RequestFields`.
         http.drop_fields();
-        http.keep(Kept { fields, watch });
+        http.keep(Kept { fields, wait });
         http.park(until);
         Answered::Later
     }
@@ -54,7 +54,7 @@ impl Desk {
 
 /// Notes in a response how long its request has waited for a change, and `wait` as applied.
 pub(super) fn note_wait(asked: &Asked, response: Response) -> Response {
-    if asked.watch.is_none() {
+    if asked.wait.is_none() {
         return response;
     }
     let space = if response.log_detail.is_empty() { "" } else { ", " };

@@ -20,8 +20,8 @@ impl Service {
         {
             let limits = limits(&options, 10, 10_000);
             let server = Handle::new(1, limits).unwrap();
-            let (watches, checks_host) = (vec![Arc::default()], vec![false, true]);
-            Self::new(options.into(), store, tokens, None, server, watches, checks_host)
+            let (waits, checks_host) = (vec![Arc::default()], vec![false, true]);
+            Self::new(options.into(), store, tokens, None, server, waits, checks_host)
         }
     }
 }

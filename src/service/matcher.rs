@@ -134,6 +134,7 @@ pub(super) fn parse<'a>(
             false => Cow::Borrowed(segment),
         })
     });
+    // Mostly there is no base path.
     let base = base.as_str();
     let mut is_next = |expected| segments.next().as_deref() == Some(expected);
     if !base.is_empty() && !base.split('/').skip(1).all(&mut is_next) {

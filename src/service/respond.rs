@@ -112,7 +112,7 @@ impl Service {
         let mut decision = read_or_wait(request, content, tag, seen, || Subject::List);
         let link = self.followed.as_ref().map(|followed| ("Link", followed.link.clone().into()));
         match &mut decision {
-            Decision::Respond(response) | Decision::WaitForChange { current: response, .. }
+            Decision::Respond(response) | Decision::Wait { current: response, .. }
                 if matches!(response.status.0, 200 | 304) =>
             {
                 response.fields.extend(link);
@@ -303,7 +303,7 @@ fn read_or_wait(
     }
     let full = Response { status: StatusCode(200), content, ..response };
     let current = Response { applied_wait: Some(seconds), ..full };
-    Decision::WaitForChange { subject: subject(), seen, current }
+    Decision::Wait { subject: subject(), seen, current }
 }
 
 /// The answer when no color has the requested name: the Error body without a message (docs/http.md,

@@ -47,8 +47,8 @@ impl Connection {
         }
         // Send the responses to earlier requests. If the client has gone, this fails.
         self.output.flush(&self.socket)?;
-        // Epoll goes on watching for IN: few clients send more before they have the answer, and to
-        // stop watching costs a system call. If a client does send more, `Event::Socket` stops it.
+        // Epoll goes on to report IN: few clients send more before they have the answer, and to
+        // stop that costs a system call. If a client does send more, `Event::Socket` stops it.
         Ok(Transition(State::AwaitingAnswer(away), Next::Epoll(EventFlags::IN)))
     }
 

@@ -2,10 +2,10 @@
 //! sockets, and no answers.
 //!
 //! The thread that publishes a version of the list marks what the version has changed
-//! ([`Watches::mark`]) with the number of the version, and notifies the worker. The worker takes the
-//! marks, and has the requests that wait for these received again. A new watch is added first, and
+//! ([`Waits::mark`]) with the number of the version, and notifies the worker. The worker takes the
+//! marks, and has the requests that wait for these received again. A new wait is added first, and
 //! then its request is decided once more: a change that was published before is in this answer, and
-//! a later one marks the request. So no change is missed. (One that came back before the watch was
+//! a later one marks the request. So no change is missed. (One that came back before the wait was
 //! added is from before the wait.)
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -19,7 +19,7 @@ use crate::store::{ChangeListener, Edit, Step};
 
 /// The requests of one worker that wait for a change, by the ids of their connections.
 #[derive(Default)]
-pub(crate) struct Watches {
+pub(crate) struct Waits {
     entries: Mutex<Entries>,
     /// How many requests wait. If none does, no change takes the lock.
     count: AtomicUsize,
@@ -27,22 +27,22 @@ pub(crate) struct Watches {
 
 #[derive(Default)]
 struct Entries {
-    subjects: HashMap<Subject, Waiting>,
-    /// What has changed since the last [`Watches::take_affected`], if a request waits for it.
+    subjects: HashMap<Subject, Waiters>,
+    /// What has changed since the last [`Waits::take_affected`], if a request waits for it.
     marks: HashSet<Subject>,
 }
 
 /// A subject for which somebody waits.
 #[derive(Default)]
-struct Waiting {
+struct Waiters {
     connections: BTreeSet<u64>,
     /// The number of the last version that has changed it. 0 if none has while somebody waited.
     changed: u64,
 }
 
 /// The wait of one request, until it is dropped.
-pub(crate) struct Watch {
-    watches: Arc<Watches>,
+pub(crate) struct Wait {
+    waits: Arc<Waits>,
     subject: Subject,
     connection: u64,
     /// The number of the version whose content the client has. What came after it is news.
@@ -51,25 +51,25 @@ pub(crate) struct Watch {
 
 /// A listener that marks what has changed for each worker, and notifies those for which that is
 /// news.
-pub(crate) fn change_listener(server: &Handle, watches: &[Arc<Watches>]) -> ChangeListener {
-    let (server, watches) = (server.clone(), watches.to_vec());
+pub(crate) fn change_listener(server: &Handle, waits: &[Arc<Waits>]) -> ChangeListener {
+    let (server, waits) = (server.clone(), waits.to_vec());
     Box::new(move |step| {
-        for (worker, watches) in watches.iter().enumerate() {
-            if watches.mark(step) {
+        for (worker, waits) in waits.iter().enumerate() {
+            if waits.mark(step) {
                 server.notify(worker);
             }
         }
     })
 }
 
-impl Watches {
+impl Waits {
     /// Adds a request. `seen`: the number of the version that its client has. Decide it again after
     /// that: a change may have come before.
-    pub(crate) fn add(self: &Arc<Self>, subject: Subject, connection: u64, seen: u64) -> Watch {
+    pub(crate) fn add(self: &Arc<Self>, subject: Subject, connection: u64, seen: u64) -> Wait {
         let mut entries = self.lock();
         entries.subjects.entry(subject.clone()).or_default().connections.insert(connection);
         self.count.fetch_add(1, Relaxed);
-        Watch { watches: Arc::clone(self), subject, connection, seen }
+        Wait { waits: Arc::clone(self), subject, connection, seen }
     }
 
     /// Marks what a new version of the list has changed. True if the worker has to be woken for it.
@@ -141,11 +141,11 @@ impl Watches {
     }
 }
 
-impl Watch {
+impl Wait {
     /// Whether the subject has changed since the version that the client has, even if it was
     /// changed back. `number`: that of the current version.
     pub(crate) fn is_changed(&self, number: u64) -> bool {
-        let entries = self.watches.lock();
+        let entries = self.waits.lock();
         match (&self.subject, entries.subjects.get(&self.subject)) {
             (Subject::List, _) => number > self.seen,
             (Subject::Color(_), entry) => entry.is_some_and(|entry| entry.changed > self.seen),
@@ -153,15 +153,15 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for Wait {
     fn drop(&mut self) {
-        let mut entries = self.watches.lock();
+        let mut entries = self.waits.lock();
         if let Some(entry) = entries.subjects.get_mut(&self.subject) {
             entry.connections.remove(&self.connection);
             if entry.connections.is_empty() {
                 entries.subjects.remove(&self.subject);
             }
         }
-        self.watches.count.fetch_sub(1, Relaxed);
+        self.waits.count.fetch_sub(1, Relaxed);
     }
 }
