@@ -2,6 +2,7 @@
 //! connections. Knows nothing of what is served.
 
 mod accept;
+mod buffer;
 mod chunked;
 mod connection;
 mod date;

@@ -51,7 +51,9 @@ fn serve(worker: &mut Worker, desk: &Arc<Desk>) {
             }
         }
         counters.immediate.observe_each(answered, worker.pass_time());
-        desk.save(changes);
+        if !changes.is_empty() {
+            desk.save(changes);
+        }
         if !worker.wait() {
             return;
         }
@@ -160,7 +162,7 @@ impl Desk {
             return self.respond(asked, refusal, thread);
         }
         let is_head = head.is_head();
-        let length = |sent: &bounded_http::Response| sent.length(is_head, None);
+        let length = |sent: &bounded_http::Response| sent.length_as_last(is_head);
         let arrival = asked.http.arrival();
         let sent = self.service.finish(Some(&asked.request()), arrival, refusal, length);
         let _ = asked.http.respond(sent.closing());

@@ -70,7 +70,7 @@ enum State {
     /// answered or parked.
     AwaitingAnswer(Away),
     /// A reason to hand the parked request out again.
-    Parked { request: Box<Request>, until: Instant },
+    Parked { request: Box<Request>, since: Instant, until: Instant },
     /// Room in the socket for more of the output.
     Sending { then: AfterSend, since: Instant },
     /// The client to close, after the last response. Up to `left` more bytes are received and
@@ -219,8 +219,8 @@ impl Connection {
                 Ok(Transition(state, Next::Epoll(EventFlags::empty())))
             }
 
-            (State::Parked { request, until }, Event::Socket) => {
-                self.receive_while_parked(request, until, pass)
+            (State::Parked { request, since, until }, Event::Socket) => {
+                self.receive_while_parked(request, since, until, pass)
             }
             (State::Parked { request, .. }, Event::Turn | Event::Back) => {
                 Ok(self.hand_out_again(request, Reason::Woken, pass))
@@ -323,7 +323,7 @@ impl Connection {
                 let time = if is_idle && is_stopping { time.min(STOPPING_IDLE) } else { time };
                 *since + time
             }
-            State::Parked { request, .. } if is_stopping => request.since(),
+            State::Parked { since, .. } if is_stopping => *since,
             State::Parked { until, .. } => *until,
             State::Sending { since, .. } => {
                 let reading = self.output.reading().and_then(Reading::deadline);
@@ -343,8 +343,8 @@ impl Connection {
     pub(super) fn stalled_since(&self) -> Option<Instant> {
         match &self.state {
             State::HandedOut(_) | State::AwaitingAnswer(_) | State::Closed => None,
-            State::Parked { request, .. } => Some(request.since()),
             State::Receiving { since }
+            | State::Parked { since, .. }
             | State::Sending { since, .. }
             | State::Lingering { since, .. } => Some(*since),
         }

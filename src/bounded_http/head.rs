@@ -2,12 +2,13 @@
 //! Of the fields, it knows those that frame the message or say what becomes of the connection.
 
 use std::iter;
-use std::mem::MaybeUninit;
+use std::mem::{MaybeUninit, take};
 use std::ops::Range;
 
 use memchr::memchr;
 use tiny_http::Method;
 
+use super::buffer;
 use super::chunked::ChunkedDecoder;
 use super::protocol_error::{FIELD_LINES_MAX, ProtocolError};
 use super::syntax::{Host, is_field, join, members, parse_digits, split_absolute_form};
@@ -36,7 +37,7 @@ const EMPTY_LINE: &[u8] = b"\r\n";
 pub(crate) struct Head {
     /// Request line and field lines as received; of a refused head, those that parse. After
     /// [`Head::drop_fields`], host and target alone.
-    bytes: Box<[u8]>,
+    bytes: Vec<u8>,
     method: Method,
     target: Range<usize>,
     host: Option<Range<usize>>,
@@ -98,7 +99,7 @@ impl Head {
 
     /// Whether the response has no content (RFC 9110 §9.3.2).
     pub(crate) fn is_head(&self) -> bool {
-        self.method == Method::Head
+        matches!(self.method, Method::Head)
     }
 
     /// The client may send another request on this connection (RFC 9112 §9.3).
@@ -117,7 +118,13 @@ impl Head {
         let kept = [host, self.target()].concat();
         self.target = host.len()..kept.len();
         self.host = self.host.as_ref().map(|_| 0..self.target.start);
-        self.bytes = kept.into_bytes().into();
+        self.bytes = kept.into_bytes();
+    }
+}
+
+impl Drop for Head {
+    fn drop(&mut self) {
+        buffer::give_back(take(&mut self.bytes));
     }
 }
 
@@ -198,7 +205,7 @@ pub(super) fn parse(
     // RFC 9110 §9.3.6: what follows CONNECT is for the tunnel, which is refused.
     let is_connect = matches!(method, Method::Connect);
     let head = Head {
-        bytes: head[..head.len() - EMPTY_LINE.len()].into(),
+        bytes: copy(&head[..head.len() - EMPTY_LINE.len()]),
         method,
         target: place(head, target.as_bytes()),
         needs_dns: host.is_some_and(|host| host.needs_dns),
@@ -227,7 +234,7 @@ pub(super) fn parse_in_part(head: &[u8]) -> Option<Head> {
         None => target.end,
     };
     Some(Head {
-        bytes: head[..end].into(),
+        bytes: copy(&head[..end]),
         method: parsed.method?.parse().ok()?,
         target,
         host: None,
@@ -235,6 +242,12 @@ pub(super) fn parse_in_part(head: &[u8]) -> Option<Head> {
         has_content: false,
         keep_alive: false,
     })
+}
+
+fn copy(head: &[u8]) -> Vec<u8> {
+    let mut bytes = buffer::take();
+    bytes.extend_from_slice(head);
+    bytes
 }
 
 /// Where a part of the head is in it.

@@ -123,13 +123,6 @@ pub(crate) struct Limits {
     pub(crate) content_factor: usize,
 }
 
-impl Limits {
-    /// For Keep-Alive, which has whole seconds. Some clients take 0 for no limit.
-    pub(super) fn keep_alive_seconds(&self) -> u64 {
-        self.keep_alive.as_secs().max(1)
-    }
-}
-
 /// One connection's part of the connection limit and of [`Limits::buffers_max`], until it is
 /// dropped.
 pub(super) struct Quota {

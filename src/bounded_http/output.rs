@@ -60,20 +60,14 @@ pub(super) enum Sent {
 }
 
 impl Output {
-    /// Appends a response. `is_head`: it answers a HEAD request. `date` and `keep_alive`: see
+    /// Appends a response. `is_head`: it answers a HEAD request. `date` and `end`: see
     /// [`Response::write_head`].
-    pub(super) fn append(
-        &mut self,
-        response: Response,
-        is_head: bool,
-        date: &str,
-        keep_alive: Option<u64>,
-    ) {
+    pub(super) fn append(&mut self, response: Response, is_head: bool, date: &str, end: &str) {
         let before = self.buffer.len();
         // A second response means that the client pipelines, and gets many.
         let room = if before == 0 { RESPONSE_BYTES } else { COLLECT_BYTES + COPY_BYTES_MAX };
         self.buffer.reserve(room.saturating_sub(before));
-        response.write_head(&mut self.buffer, date, keep_alive);
+        response.write_head(&mut self.buffer, date, end);
         if is_head {
             // RFC 9110 §9.3.2: a response to HEAD MUST NOT have content
             return;
@@ -177,6 +171,7 @@ mod tests {
     use tiny_http::StatusCode;
 
     use super::*;
+    use crate::bounded_http::response::CLOSE;
 
     const DATE: &str = "Sat, 21 Nov 2026 01:02:03 GMT";
 
@@ -187,8 +182,8 @@ mod tests {
         let json: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_le_bytes).collect();
         let mut output = Output::default();
         let response = Response::new(StatusCode(200), Content::Own(json.clone()));
-        let length = response.length(false, None);
-        output.append(response, false, DATE, None);
+        let length = response.length(false, CLOSE);
+        output.append(response, false, DATE, CLOSE);
         assert!(length > json.len() && !output.has_room());
         let (mut rounds, mut received) = (0, Vec::new());
         while output.flush(&ours).expect("the reader is there") != Sent::All {
@@ -212,8 +207,8 @@ mod tests {
             let content = Content::Own(b"none".to_vec());
             Response::new(StatusCode(404), content)
         };
-        output.append(none(), false, DATE, None);
-        output.append(none(), true, DATE, None);
+        output.append(none(), false, DATE, CLOSE);
+        output.append(none(), true, DATE, CLOSE);
         let Some([bytes, b""]) = output.rest() else { panic!("one buffer") };
         let text = str::from_utf8(bytes).unwrap();
         assert_eq!((text.matches("HTTP/1.1 404 ").count(), text.matches("none").count()), (2, 1));

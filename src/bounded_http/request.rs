@@ -46,7 +46,6 @@ pub(crate) struct Request {
     head: Head,
     content: Cursor<Vec<u8>>,
     reason: Reason,
-    since: Instant,
     received_at: Instant,
     kept: Option<Box<dyn Any + Send>>,
     /// `None` once it is answered or parked.
@@ -54,18 +53,11 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    pub(super) fn new(
-        head: Head,
-        content: Vec<u8>,
-        slot: Arc<Slot>,
-        since: Instant,
-        received_at: Instant,
-    ) -> Self {
+    pub(super) fn new(head: Head, content: Vec<u8>, slot: Arc<Slot>, received_at: Instant) -> Self {
         Self {
             head,
             content: Cursor::new(content),
             reason: Reason::New,
-            since,
             received_at,
             kept: None,
             slot: Some(slot),
@@ -119,11 +111,6 @@ impl Request {
         self.reason
     }
 
-    /// When it was received for the first time.
-    pub(crate) fn since(&self) -> Instant {
-        self.since
-    }
-
     /// Whether its connection is still open. A client that has gone is noticed only when something
     /// is sent or received.
     pub(crate) fn is_open(&self) -> bool {
@@ -148,7 +135,7 @@ impl Request {
 
     /// How many bytes this response to the request would take, its head included.
     pub(crate) fn length_of(&self, response: &Response) -> usize {
-        response.length(self.head.is_head(), self.slot().keep_alive(&self.head, response))
+        self.slot().length_of(response, &self.head)
     }
 
     /// Sends a response. Returns before the client has it. Fails if the connection is closed

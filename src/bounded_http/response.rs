@@ -1,18 +1,11 @@
 //! A response as the server sends it.
 
-use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use tiny_http::StatusCode;
 
-/// Largest capacity, in bytes, of the buffer for field lines that is kept for the next response.
-const KEPT_LINES_MAX: usize = 1024;
-
-thread_local! {
-    /// The empty buffer of a response that was sent: most responses need no memory of their own.
-    static SPARE_LINES: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-}
+use super::buffer;
 
 /// As long as every value of Date.
 const ANY_DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
@@ -92,7 +85,7 @@ impl SharedContent {
 impl Response {
     /// Has the content, and no fields yet.
     pub(crate) fn new(status: StatusCode, content: Content) -> Self {
-        Self { status, lines: SPARE_LINES.take(), content, is_last: false }
+        Self { status, lines: buffer::take(), content, is_last: false }
     }
 
     /// Has the connection close after this response, and what the client sends meanwhile dropped.
@@ -111,26 +104,27 @@ impl Response {
     }
 
     /// The content, once the head is written.
-    pub(super) fn into_content(mut self) -> Content {
-        if self.lines.capacity() <= KEPT_LINES_MAX {
-            self.lines.clear();
-            SPARE_LINES.set(self.lines);
-        }
+    pub(super) fn into_content(self) -> Content {
+        buffer::give_back(self.lines);
         self.content
     }
 
-    /// Bytes of head and content, as [`Response::write_head`] makes them. `is_head`: it
-    /// answers a HEAD request.
-    pub(crate) fn length(&self, is_head: bool, keep_alive: Option<u64>) -> usize {
+    /// How many bytes it takes as the last response of a connection. `is_head`: it answers a HEAD
+    /// request.
+    pub(crate) fn length_as_last(&self, is_head: bool) -> usize {
+        self.length(is_head, CLOSE)
+    }
+
+    /// Bytes of head and content, as [`Response::write_head`] makes them.
+    pub(super) fn length(&self, is_head: bool, end: &str) -> usize {
         let mut head = Vec::new();
-        self.write_head(&mut head, ANY_DATE, keep_alive);
+        self.write_head(&mut head, ANY_DATE, end);
         head.len() + if is_head { 0 } else { self.content.bytes().len() }
     }
 
     /// Appends status line, fields and the empty line. `date`: an IMF-fixdate (RFC 9110 §5.6.7).
-    /// `keep_alive`: how many seconds the connection may be idle after the response. `None` if it
-    /// closes.
-    pub(super) fn write_head(&self, out: &mut Vec<u8>, date: &str, keep_alive: Option<u64>) {
+    /// `end`: [`CLOSE`], or [`keep_alive`].
+    pub(super) fn write_head(&self, out: &mut Vec<u8>, date: &str, end: &str) {
         let mut digits = itoa::Buffer::new();
         let code = digits.format(self.status.0);
         let reason = match self.status {
@@ -145,18 +139,18 @@ impl Response {
             let mut digits = itoa::Buffer::new();
             push(out, ["\r\nContent-Length: ", digits.format(self.content.bytes().len())]);
         }
-        match keep_alive {
-            // Keep-Alive is from RFC 2068 §19.7.1.1. Connection MUST list it (RFC 9110 §7.6.1).
-            // That also tells HTTP/1.0 clients that the connection stays open (RFC 9112 §9.3).
-            Some(seconds) => {
-                let mut digits = itoa::Buffer::new();
-                let seconds = digits.format(seconds);
-                push(out, ["\r\nConnection: keep-alive\r\nKeep-Alive: timeout=", seconds]);
-            }
-            None => push(out, ["\r\nConnection: close"]),
-        }
-        push(out, ["\r\n\r\n"]);
+        out.extend_from_slice(end.as_bytes());
     }
+}
+
+/// The end of the head of the last response (RFC 9112 §9.6).
+pub(super) const CLOSE: &str = "\r\nConnection: close\r\n\r\n";
+
+/// The end of the head of a response after which the connection may be idle for so many seconds.
+/// Keep-Alive is from RFC 2068 §19.7.1.1. Connection MUST list it (RFC 9110 §7.6.1). That also tells
+/// HTTP/1.0 clients that the connection stays open (RFC 9112 §9.3).
+pub(super) fn keep_alive(seconds: u64) -> String {
+    format!("\r\nConnection: keep-alive\r\nKeep-Alive: timeout={seconds}\r\n\r\n")
 }
 
 /// Appends texts. Inlined, so that a literal is copied without a call.
@@ -174,13 +168,13 @@ mod tests {
     const DATE: &str = "Sat, 21 Nov 2026 01:02:03 GMT";
 
     #[track_caller]
-    fn check(response: &Response, keep_alive: Option<u64>, expected: &str) {
+    fn check(response: &Response, end: &str, expected: &str) {
         let mut out = Vec::new();
-        response.write_head(&mut out, DATE, keep_alive);
+        response.write_head(&mut out, DATE, end);
         assert_eq!(String::from_utf8(out).unwrap(), expected);
         let content = response.content.bytes().len();
-        assert_eq!(response.length(false, keep_alive), expected.len() + content);
-        assert_eq!(response.length(true, keep_alive), expected.len());
+        assert_eq!(response.length(false, end), expected.len() + content);
+        assert_eq!(response.length(true, end), expected.len());
     }
 
     #[test]
@@ -190,7 +184,7 @@ mod tests {
         push(response.lines_mut(), ["\r\nAllow: GET", "\r\nVary: Accept"]);
         check(
             &response,
-            Some(75),
+            &keep_alive(75),
             "HTTP/1.1 404 Not Found\r\nDate: Sat, 21 Nov 2026 01:02:03 GMT\r\n\
              Allow: GET\r\nVary: Accept\r\nContent-Length: 5\r\n\
              Connection: keep-alive\r\nKeep-Alive: timeout=75\r\n\r\n",
@@ -201,7 +195,7 @@ mod tests {
     fn a_response_without_content_announces_none() {
         check(
             &Response::new(StatusCode(204), Content::None),
-            None,
+            CLOSE,
             "HTTP/1.1 204 No Content\r\nDate: Sat, 21 Nov 2026 01:02:03 GMT\r\n\
              Connection: close\r\n\r\n",
         );

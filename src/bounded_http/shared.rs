@@ -9,6 +9,7 @@ use super::accept::Acceptor;
 use super::inbox::Inbox;
 use super::limits::{Limits, spare_connections};
 use super::policy::Policy;
+use super::response::keep_alive;
 use super::worker::Worker;
 
 /// What the server is doing, as far as clients notice.
@@ -24,6 +25,8 @@ pub(crate) enum Phase {
 
 pub(super) struct Shared {
     pub(super) limits: Limits,
+    /// See [`keep_alive`].
+    pub(super) keep_alive: String,
     policy: OnceLock<Arc<dyn Policy>>,
     phase: AtomicU8,
     /// The acceptor has ended, and so do the workers.
@@ -102,6 +105,8 @@ impl Handle {
     pub(crate) fn new(workers: usize, limits: Limits) -> io::Result<Self> {
         let worker = |_| Ok(WorkerShared { open: AtomicUsize::new(0), inbox: Inbox::new()? });
         Ok(Self(Arc::new(Shared {
+            // Keep-Alive has whole seconds. Some clients take 0 for no limit.
+            keep_alive: keep_alive(limits.keep_alive.as_secs().max(1)),
             limits,
             policy: OnceLock::new(),
             phase: AtomicU8::new(Phase::Serving as u8),

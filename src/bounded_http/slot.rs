@@ -13,7 +13,7 @@ use super::head::Head;
 use super::inbox::Mail;
 use super::policy::{Arrival, Policy};
 use super::request::Request;
-use super::response::Response;
+use super::response::{CLOSE, Response};
 use super::shared::Shared;
 
 /// What became of a request.
@@ -66,11 +66,12 @@ impl Slot {
         self.shared.policy()
     }
 
-    /// How many seconds the connection may be idle after this response; `None` if it closes.
-    pub(super) fn keep_alive(&self, head: &Head, response: &Response) -> Option<u64> {
+    /// How many bytes this response takes.
+    pub(super) fn length_of(&self, response: &Response, head: &Head) -> usize {
         let closes =
             !head.keep_alive() || response.is_last() || self.shared.phase() != Phase::Serving;
-        (!closes).then(|| self.shared.limits.keep_alive_seconds())
+        let end = if closes { CLOSE } else { &self.shared.keep_alive };
+        response.length(head.is_head(), end)
     }
 
     /// Notes what became of the request. Returns mail for the worker if it looks here no more.

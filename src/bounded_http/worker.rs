@@ -76,7 +76,7 @@ pub(crate) struct Worker {
     ready: Vec<u64>,
     /// Epoll has reported as many as it could, and there may be more.
     is_full: bool,
-    stage: Stage,
+    agenda: Agenda,
     /// The connection whose request was handed out last, if the caller is not back yet.
     handed_out: Option<u64>,
     /// When the pass before this one ended, or this one if it is over.
@@ -87,16 +87,18 @@ pub(crate) struct Worker {
     last_phase: Phase,
 }
 
-/// What a pass serves next.
-#[derive(Clone, Copy)]
-enum Stage {
-    /// The sockets that epoll has reported, from this one on.
-    Ready(usize),
-    /// So many pieces of mail.
-    Mail(usize),
-    /// At most so many connections in the run queue. When the first of several was served.
-    Queue(usize, Option<Instant>),
-    Over,
+/// What a pass has still to serve, in this order.
+#[derive(Default)]
+struct Agenda {
+    /// How many of the sockets that epoll has reported are served.
+    served: usize,
+    /// How many pieces of mail are left.
+    mail: usize,
+    /// How many connections in the run queue are left, at most; `None` before their turn.
+    queued: Option<usize>,
+    /// When the first of several of these was served.
+    begun: Option<Instant>,
+    is_over: bool,
 }
 
 /// Puts a connection into the run queue, unless it is in it already. What somebody else has comes
@@ -124,7 +126,7 @@ impl Worker {
             next_check: None,
             ready: Vec::with_capacity(EVENTS_PER_PASS),
             is_full: false,
-            stage: Stage::Over,
+            agenda: Agenda { is_over: true, ..Agenda::default() },
             handed_out: None,
             last_pass_end: now,
             caught_up: now,
@@ -164,7 +166,7 @@ impl Worker {
     /// [`Control::notify`](super::Control::notify). False once the server has stopped. Returns at
     /// once while a pass is not over.
     pub(crate) fn wait(&mut self) -> bool {
-        if self.handed_out.is_some() || !matches!(self.stage, Stage::Over) {
+        if self.handed_out.is_some() || !self.agenda.is_over {
             return true;
         }
         if self.pass.shared.is_over.load(Relaxed) {
@@ -208,7 +210,7 @@ impl Worker {
         self.run_queue.clear();
         self.handed_out = None;
         self.pass.received = None;
-        self.stage = Stage::Over;
+        self.agenda.is_over = true;
     }
 
     /// Takes the mail now: whoever has sent a notification before that is heard in this pass, and
@@ -223,30 +225,49 @@ impl Worker {
             self.ready.swap_remove(place);
             self.mail.extend(self.pass.shared.workers[self.pass.worker].inbox.take());
         }
-        self.stage = Stage::Ready(0);
+        let mail = EVENTS_PER_PASS.min(self.mail.len());
+        self.agenda = Agenda { mail, ..Agenda::default() };
     }
 
     /// Serves the next of what a pass serves: the sockets that epoll has reported, then some mail,
     /// then a part of the run queue. False at the end of the pass.
     fn serve_next(&mut self) -> bool {
-        match self.stage {
-            Stage::Ready(place) => match self.ready.get(place) {
-                Some(&id) => {
-                    self.stage = Stage::Ready(place + 1);
-                    self.serve(id, Event::Socket);
-                }
-                None => self.stage = Stage::Mail(EVENTS_PER_PASS.min(self.mail.len())),
-            },
-            Stage::Mail(0) => self.stage = Stage::Queue(self.run_queue.len(), None),
-            Stage::Mail(left) => {
-                self.stage = Stage::Mail(left - 1);
-                let mail = self.mail.pop_front().expect("it is not empty");
-                self.serve_mail(mail);
-            }
-            Stage::Queue(left, begun) => self.serve_queued(left, begun),
-            Stage::Over => return false,
+        if self.agenda.is_over {
+            return false;
         }
-        true
+        if let Some(&id) = self.ready.get(self.agenda.served) {
+            self.agenda.served += 1;
+            self.serve(id, Event::Socket);
+        } else if self.agenda.mail > 0 {
+            self.agenda.mail -= 1;
+            let mail = self.mail.pop_front().expect("it is not empty");
+            self.serve_mail(mail);
+        } else if let Some((id, event)) = self.next_queued() {
+            self.connections.entry(id).and_modify(|entry| entry.queued = false);
+            self.serve(id, event);
+        } else {
+            self.agenda.is_over = true;
+            self.end_pass(Instant::now());
+        }
+        !self.agenda.is_over
+    }
+
+    /// The next connection of the run queue: each that was there when its turn began, at most once,
+    /// and none once [`QUEUE_TIME`] is over. With only one, the clock is not read.
+    fn next_queued(&mut self) -> Option<(u64, Event)> {
+        if self.run_queue.is_empty() {
+            return None;
+        }
+        let left = self.agenda.queued.unwrap_or(self.run_queue.len());
+        let is_late = self.agenda.begun.is_some_and(|begun| begun.elapsed() > QUEUE_TIME);
+        if left == 0 || is_late {
+            return None;
+        }
+        self.agenda.queued = Some(left - 1);
+        if left > 1 && self.agenda.begun.is_none() {
+            self.agenda.begun = Some(Instant::now());
+        }
+        self.run_queue.pop_front()
     }
 
     fn serve_mail(&mut self, mail: Mail) {
@@ -267,21 +288,6 @@ impl Worker {
                 self.serve(self.last_id, Event::Socket);
             }
         }
-    }
-
-    /// Serves one connection of the run queue, if [`QUEUE_TIME`] is not over; otherwise ends the
-    /// pass. With only one connection in the queue, the clock is not read.
-    fn serve_queued(&mut self, left: usize, begun: Option<Instant>) {
-        let is_late = begun.is_some_and(|begun| begun.elapsed() > QUEUE_TIME);
-        let next = if left > 0 && !is_late { self.run_queue.pop_front() } else { None };
-        let Some((id, event)) = next else {
-            self.stage = Stage::Over;
-            return self.end_pass(Instant::now());
-        };
-        let begun = begun.or_else(|| (left > 1).then(Instant::now));
-        self.stage = Stage::Queue(left - 1, begun);
-        self.connections.entry(id).and_modify(|entry| entry.queued = false);
-        self.serve(id, event);
     }
 
     fn end_pass(&mut self, now: Instant) {

@@ -11,13 +11,13 @@ use crate::service::{Subject, Thread, Wait};
 /// What is kept of a request that is parked.
 pub(super) struct Kept {
     fields: Option<Box<RequestFields>>,
-    wait: Option<Box<Wait>>,
+    wait: Box<Wait>,
 }
 
 impl Kept {
     pub(super) fn with(self, http: bounded_http::Request) -> Asked {
         let Self { fields, wait } = self;
-        Asked { http, fields, wait }
+        Asked { http, fields, wait: Some(wait) }
     }
 }
 
@@ -26,7 +26,7 @@ impl Desk {
     /// wait, or is received for the last time.
     pub(super) fn wait_for_change(
         self: &Arc<Self>,
-        mut asked: Asked,
+        asked: Asked,
         subject: Subject,
         seen: u64,
         current: Response,
@@ -36,14 +36,13 @@ impl Desk {
         if seconds == 0 || asked.http.reason().is_final() {
             return self.respond(asked, current.into_not_modified(), thread);
         }
-        if asked.wait.is_none() {
+        let Asked { mut http, fields, wait: Some(wait) } = asked else {
             let waits = &self.service.waits[asked.http.arrival().worker];
-            asked.wait = Some(Box::new(waits.add(subject, asked.http.id(), seen)));
-            // A change may have come before the wait was added, so ask again.
-            return self.answer(asked, thread);
-        }
-        let Asked { mut http, fields, wait } = asked;
-        let until = http.since() + Duration::from_secs(seconds.into());
+            let wait = waits.add(subject, asked.http.id(), seen);
+            // A change may have come before it was added, so ask again.
+            return self.answer(Asked { wait: Some(Box::new(wait)), ..asked }, thread);
+        };
+        let until = wait.since + Duration::from_secs(seconds.into());
         // Many may wait, for long. What the service reads of the fields is in `RequestFields`.
         http.drop_fields();
         http.keep(Kept { fields, wait });
@@ -54,11 +53,9 @@ impl Desk {
 
 /// Notes in a response how long its request has waited for a change, and `wait` as applied.
 pub(super) fn note_wait(asked: &Asked, response: Response) -> Response {
-    if asked.wait.is_none() {
-        return response;
-    }
+    let Some(wait) = &asked.wait else { return response };
     let space = if response.log_detail.is_empty() { "" } else { ", " };
-    let waited = asked.http.since().elapsed().as_secs_f32();
+    let waited = wait.since.elapsed().as_secs_f32();
     let log_detail = format!("{}{space}waited {waited:.3} s", response.log_detail).into();
     Response { log_detail, applied_wait: asked.request().fields.prefer_wait, ..response }
 }

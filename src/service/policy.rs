@@ -55,7 +55,7 @@ impl Service {
         let is_head = head.is_some_and(Head::is_head);
         let fields = head.and_then(RequestFields::read);
         let request = head.map(|head| Request::new(head, fields.as_deref(), &[]));
-        self.finish(request.as_ref(), arrival, response, |sent| sent.length(is_head, None))
+        self.finish(request.as_ref(), arrival, response, |sent| sent.length_as_last(is_head))
     }
 }
 

@@ -12,6 +12,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::mem::take;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use super::Subject;
 use crate::bounded_http::Handle;
@@ -47,6 +48,7 @@ pub(crate) struct Wait {
     connection: u64,
     /// The number of the version whose content the client has. What came after it is news.
     seen: u64,
+    pub(crate) since: Instant,
 }
 
 /// A listener that marks what has changed for each worker, and notifies those for which that is
@@ -69,7 +71,7 @@ impl Waits {
         let mut entries = self.lock();
         entries.subjects.entry(subject.clone()).or_default().connections.insert(connection);
         self.count.fetch_add(1, Relaxed);
-        Wait { waits: Arc::clone(self), subject, connection, seen }
+        Wait { waits: Arc::clone(self), subject, connection, seen, since: Instant::now() }
     }
 
     /// Marks what a new version of the list has changed. True if the worker has to be woken for it.

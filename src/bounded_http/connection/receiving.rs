@@ -88,7 +88,7 @@ impl Connection {
             is_evicted: false,
         };
         let slot = Arc::clone(&self.slot);
-        pass.received = Some(Request::new(head, content, slot, pass.now, self.received_at));
+        pass.received = Some(Request::new(head, content, slot, self.received_at));
         Ok(Transition(State::HandedOut(away), Next::HandOut))
     }
 

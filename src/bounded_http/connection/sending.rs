@@ -16,7 +16,7 @@ use crate::bounded_http::parser::Parser;
 use crate::bounded_http::pass::Pass;
 use crate::bounded_http::policy::Closing;
 use crate::bounded_http::protocol_error::ProtocolError;
-use crate::bounded_http::response::Response;
+use crate::bounded_http::response::{CLOSE, Response};
 use crate::bounded_http::shared::Phase;
 
 /// About how many bytes are received and dropped after the last response, at most: the longest
@@ -43,9 +43,8 @@ impl Connection {
             Phase::AboveLimit | Phase::Stopping => AfterSend::Linger,
             Phase::Serving => AfterSend::Resume,
         };
-        let seconds = pass.shared.limits.keep_alive_seconds();
-        let keep_alive = (then == AfterSend::Resume).then_some(seconds);
-        self.output.append(response, away.is_head, pass.date.text(), keep_alive);
+        let end = if then == AfterSend::Resume { &*pass.shared.keep_alive } else { CLOSE };
+        self.output.append(response, away.is_head, pass.date.text(), end);
         then
     }
 
@@ -89,7 +88,7 @@ impl Connection {
         pass: &mut Pass,
     ) -> io::Result<Transition> {
         self.parser.abandon();
-        self.output.append(response, is_head, pass.date.text(), None);
+        self.output.append(response, is_head, pass.date.text(), CLOSE);
         self.begin_sending(AfterSend::Linger, pass.now, pass)
     }
 

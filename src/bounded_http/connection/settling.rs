@@ -90,7 +90,7 @@ impl Connection {
         } else if away.is_woken {
             Reason::Woken
         } else {
-            let parked = State::Parked { request, until };
+            let parked = State::Parked { request, since: pass.now, until };
             return Ok(Transition(parked, Next::Epoll(EventFlags::IN)));
         };
         Ok(self.hand_out_again(request, reason, pass))
@@ -120,6 +120,7 @@ impl Connection {
     pub(super) fn receive_while_parked(
         &mut self,
         request: Box<Request>,
+        since: Instant,
         until: Instant,
         pass: &mut Pass,
     ) -> io::Result<Transition> {
@@ -130,7 +131,7 @@ impl Connection {
             }
             // Nothing has arrived after all.
             None => {
-                let parked = State::Parked { request, until };
+                let parked = State::Parked { request, since, until };
                 Ok(Transition(parked, Next::Epoll(EventFlags::IN)))
             }
         }
