@@ -20,7 +20,7 @@ pub(crate) use self::accept::{accept, stop};
 pub(crate) use self::listen::{Listener, check_endpoint, inherited, listen};
 use crate::bounded_http::{self, Worker};
 use crate::http::{Request, RequestFields, Response};
-use crate::service::{Decision, RequestContext, Service, Thread, Wait};
+use crate::service::{Decision, FAILED, RequestContext, Service, Thread, Wait};
 use crate::store::Change;
 
 /// What all workers share.
@@ -174,9 +174,6 @@ impl Desk {
 /// decided before it is made, and to make it does not panic. If the panic came only while the
 /// response was made, the list has the change.
 fn catch_panic(question: impl FnOnce() -> Decision) -> Decision {
-    catch_unwind(AssertUnwindSafe(question)).unwrap_or_else(|_| {
-        let message = "the service failed on this request, its log says where; a change may have \
-                       been made";
-        Decision::Respond(Response::error(StatusCode(500), message))
-    })
+    catch_unwind(AssertUnwindSafe(question))
+        .unwrap_or_else(|_| Decision::Respond(Response::error(StatusCode(500), FAILED)))
 }

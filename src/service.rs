@@ -15,7 +15,7 @@ mod waits;
 use std::sync::Arc;
 use std::time::Instant;
 
-pub(crate) use policy::limits;
+pub(crate) use policy::{FAILED, limits};
 pub(crate) use token::{LoadedTokens, Tokens, only_token};
 pub(crate) use waits::{Wait, Waits, change_listener};
 

@@ -197,10 +197,8 @@ impl Drop for Request {
             return;
         }
         let arrival = slot.arrival(self.received_at);
-        let message = "the service failed on this request, its log says where; a change may have \
-                       been made";
-        let response =
-            slot.policy().refuse(Some(&self.head), arrival, StatusCode(500), message.into());
+        let message = "the service failed on this request".into();
+        let response = slot.policy().refuse(Some(&self.head), arrival, StatusCode(500), message);
         if let Ok(Some(mail)) = slot.settle(Settled::Answer(response)) {
             slot.post(mail);
         }

@@ -12,6 +12,10 @@ use crate::logging;
 use crate::metrics::label;
 use crate::options::Options;
 
+/// When a request panics, here or before it is answered: 500.
+pub(crate) const FAILED: &str = "the service failed on this request, its log says where; a change \
+    may have been made";
+
 /// Memory of a content that becomes a list, as a multiple of its length: the content itself, the
 /// colors (the shortest takes 97 bytes, and its JSON 23), what sorts their names, and the envelope.
 const LIST_FACTOR: usize = 8;
@@ -75,8 +79,9 @@ impl Policy for Service {
         status: StatusCode,
         message: Cow<'static, str>,
     ) -> bounded_http::Response {
-        let message = match status {
-            StatusCode(413) => format!("{message}; --max-body sets it").into(),
+        let message = match status.0 {
+            413 => format!("{message}; --max-body sets it").into(),
+            500 => FAILED.into(),
             _ => message,
         };
         self.finish_refusal(head, arrival, Response::error(status, message))
