@@ -45,11 +45,11 @@ impl<L: AsFd> Acceptor<L> {
         time: Option<Duration>,
     ) -> io::Result<Vec<bool>> {
         let is_above_limit = self.shared.excess() > 0;
-        let phase = if is_above_limit { Phase::AboveLimit } else { Phase::Serving };
-        if phase != self.shared.phase() {
-            self.shared.set_phase(phase);
-        }
-        let time = if is_above_limit { Some(RETRY_TIME) } else { time };
+        self.shared.note_excess(is_above_limit);
+        let time = match time {
+            time if !is_above_limit => time,
+            time => Some(time.map_or(RETRY_TIME, |time| time.min(RETRY_TIME))),
+        };
         let time = time.and_then(|time| Timespec::try_from(time).ok());
         let poll_for = |socket| PollFd::from_borrowed_fd(socket, PollFlags::IN);
         let mut polled: Vec<_> = others.iter().map(|other| poll_for(*other)).collect();
@@ -132,4 +132,46 @@ impl<L: AsFd> Acceptor<L> {
 fn has_pending(listener: &impl AsFd) -> bool {
     let mut polled = [PollFd::new(listener, PollFlags::IN)];
     rustix::event::poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::bounded_http::limits::Limits;
+    use crate::bounded_http::shared::Handle;
+
+    fn acceptor() -> Acceptor<TcpListener> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let server = Handle::new(1, Limits::default()).unwrap();
+        server.start(Arc::new(()), vec![listener]).unwrap().0
+    }
+
+    #[test]
+    fn connections_come_after_what_else_is_readable() {
+        let acceptor = acceptor();
+        let (mut signals, mut signalled) = UnixStream::pair().unwrap();
+        let _client = TcpStream::connect(acceptor.listeners[0].local_addr().unwrap()).unwrap();
+        signalled.write_all(b"1").unwrap();
+        let (_quiet, other) = UnixStream::pair().unwrap();
+        let accept =
+            |signals: &UnixStream| acceptor.accept(&[other.as_fd(), signals.as_fd()], None);
+        assert_eq!(accept(&signals).unwrap(), [false, true]);
+        assert_eq!(acceptor.shared.connections(), 0);
+        signals.read_exact(&mut [0]).unwrap();
+        assert_eq!(accept(&signals).unwrap(), [false, false]);
+        assert_eq!(acceptor.shared.connections(), 1);
+    }
+
+    #[test]
+    fn a_stop_lasts_though_there_is_room_for_connections() {
+        let acceptor = acceptor();
+        acceptor.shared.set_phase(Phase::Stopping);
+        acceptor.accept(&[], Some(Duration::ZERO)).unwrap();
+        assert_eq!(acceptor.shared.phase(), Phase::Stopping);
+    }
 }

@@ -123,6 +123,19 @@ pub(crate) struct Limits {
     pub(crate) content_factor: usize,
 }
 
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections_max: 1024,
+            buffers_max: BUFFERS_MAX,
+            request_timeout: Duration::from_secs(30),
+            keep_alive: Duration::from_secs(75),
+            content_max: 1024 * 1024,
+            content_factor: 1,
+        }
+    }
+}
+
 /// One connection's part of the connection limit and of [`Limits::buffers_max`], until it is
 /// dropped.
 pub(super) struct Quota {

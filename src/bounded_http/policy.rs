@@ -8,7 +8,7 @@ use std::time::Instant;
 use tiny_http::StatusCode;
 
 use super::head::Head;
-use super::response::Response;
+use super::response::{Content, Response, push};
 
 /// Where and when a request has arrived.
 #[derive(Clone, Copy, Debug)]
@@ -46,25 +46,36 @@ impl Closing {
         [Self::Idle, Self::Request, Self::Unread, Self::OldContent, Self::NoRoom];
 }
 
-/// The application, as far as the server asks it. The server calls it on the threads of workers.
+/// The application, as far as the server asks it. The server calls it on the threads of workers,
+/// and of those who answer. All of it may be left as it is: `()` is a policy.
 pub(crate) trait Policy: Send + Sync {
     /// Looks at the head of a request whose content has not arrived, or for which there is no
     /// memory. If this fails, the response is sent, and the content is not read.
-    fn admit(&self, head: &Head, arrival: Arrival) -> Result<(), Response>;
+    fn admit(&self, _head: &Head, _arrival: Arrival) -> Result<(), Response> {
+        Ok(())
+    }
 
     /// Makes the response with which the server refuses what has arrived. `head`: what could be
     /// parsed of it.
     fn refuse(
         &self,
-        head: Option<&Head>,
-        arrival: Arrival,
+        _head: Option<&Head>,
+        _arrival: Arrival,
         status: StatusCode,
         message: Cow<'static, str>,
-    ) -> Response;
+    ) -> Response {
+        let mut response = Response::new(status, Content::Own(message.into_owned().into_bytes()));
+        push(response.lines_mut(), ["\r\nContent-Type: text/plain; charset=utf-8"]);
+        response
+    }
 
     /// A connection is closed.
-    fn closed(&self, arrival: Arrival, reason: Closing);
+    fn closed(&self, _arrival: Arrival, _reason: Closing) {}
 
     /// The system has refused something. Many such calls may come in a row.
-    fn trouble(&self, what: fmt::Arguments<'_>);
+    fn trouble(&self, what: fmt::Arguments<'_>) {
+        log::warn!("{what}");
+    }
 }
+
+impl Policy for () {}

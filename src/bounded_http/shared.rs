@@ -64,6 +64,16 @@ impl Shared {
         }
     }
 
+    /// Notes whether there are more connections than the limit. Nothing follows a stop.
+    pub(super) fn note_excess(&self, is_above_limit: bool) {
+        let phase = if is_above_limit { Phase::AboveLimit } else { Phase::Serving };
+        match self.phase() {
+            Phase::Stopping => {}
+            before if before == phase => {}
+            _ => self.set_phase(phase),
+        }
+    }
+
     /// Wakes the workers, too: the deadlines depend on the phase.
     pub(super) fn set_phase(&self, phase: Phase) {
         self.phase.store(phase as u8, Relaxed);

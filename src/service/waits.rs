@@ -162,8 +162,35 @@ impl Drop for Wait {
             entry.connections.remove(&self.connection);
             if entry.connections.is_empty() {
                 entries.subjects.remove(&self.subject);
+                // A mark for nobody would silence later ones: only the first notifies.
+                entries.marks.remove(&self.subject);
             }
         }
         self.waits.count.fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Color;
+
+    /// Also those that the worker has not taken.
+    #[test]
+    fn marks_end_with_the_last_who_waits() {
+        let waits = Arc::new(Waits::default());
+        let red = Subject::Color("red".into());
+        let edits = [Edit::Append(1, Color::new("red", "#f00"))];
+        let mark = || waits.mark(&Step { number: 1, before: None, edits: &edits });
+        for _ in 0..2 {
+            let one = waits.add(red.clone(), 1, 0);
+            assert!(mark() && !mark(), "the first mark alone wakes the worker");
+            let other = waits.add(red.clone(), 2, 0);
+            drop(one);
+            assert!(!mark(), "somebody else waits for the same");
+            drop(other);
+            waits.mark_all();
+            assert!(!mark(), "nobody waits");
+        }
     }
 }
