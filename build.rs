@@ -7,7 +7,7 @@ use std::process::Command;
 fn main() {
     let version = env!("CARGO_PKG_VERSION");
     // What the program is made of. `describe` adds the files of git.
-    for path in ["build.rs", "src", "seed", "Cargo.toml", "Cargo.lock", ".cargo"] {
+    for path in ["build.rs", "src", "crates", "seed", "Cargo.toml", "Cargo.lock", ".cargo"] {
         watch(path);
     }
     let build = match Path::new(".git").exists() {

@@ -1,16 +1,16 @@
-//! The plain design of the service, to be read first: a loop takes requests from tiny_http and
-//! hands each to a thread of a pool; a matcher written by hand takes the method and the segments of
-//! the path; all threads share one mutex around a vector of colors. Requests without conditions get
-//! the statuses and contents that docs/http.md tells of the five operations. Nothing is kept on disk, nothing has a limit, and a client
-//! that stalls keeps a thread from all others. docs/design.md says what became of each part.
-
-#![expect(clippy::disallowed_types, reason = "the plain design takes tiny_http's server as it is")]
+//! The plain design of the service, to be read first: a loop takes requests from a server in the
+//! shape of tiny_http's, which has limits, and hands each to a thread of a pool; a matcher written
+//! by hand takes the method and the segments of the path; all threads share one mutex around a
+//! vector of colors. Requests without conditions get the statuses and contents that docs/http.md
+//! tells of the five operations. Nothing is kept on disk. docs/design.md says what became of each
+//! part. With `use tiny_http::` in place of `use bounded_http::`, it runs on tiny_http.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::{Arc, Mutex};
 use std::{env, fs, io};
 
+use bounded_http::{Header, Method, Request, Response, ResponseBox, Server};
 use log::LevelFilter;
 use percent_encoding::percent_decode_str;
 use rustix::net::sockopt::set_tcp_nodelay;
@@ -18,7 +18,6 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
 use simplelog::{Config, WriteLogger};
 use threadpool::ThreadPool;
-use tiny_http::{Header, Method, Request, Response, ResponseBox, Server};
 
 #[derive(Deserialize, Serialize)]
 struct Color {

@@ -160,7 +160,6 @@
 
 #![forbid(unsafe_code)]
 
-mod bounded_http;
 mod conditions;
 #[cfg(test)]
 mod documents_tests;
@@ -195,7 +194,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use crate::bounded_http::Handle;
 use crate::failure::Failure;
 use crate::follower::Follower;
 use crate::load::Opened;
@@ -203,6 +201,7 @@ use crate::options::{Endpoint, Options};
 use crate::serve::{Desk, Listener};
 use crate::service::{LoadedTokens, Service, Tokens, Waits};
 use crate::signals::Signals;
+use bounded_http::Handle;
 
 /// How long after the signal the process stops waiting for the storage to be closed. A start
 /// waits longer for a predecessor that stops: `LOCK_TIME` in `sqlite/locks`.

@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use tiny_http::Method;
 
-use crate::bounded_http::Closing;
 use crate::http::METHODS;
+use bounded_http::Closing;
 
 /// The value of the label `reason`.
 pub(crate) fn label(reason: Closing) -> &'static str {

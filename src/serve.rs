@@ -18,10 +18,10 @@ use tiny_http::StatusCode;
 
 pub(crate) use self::accept::{accept, stop};
 pub(crate) use self::listen::{Listener, check_endpoint, inherited, listen};
-use crate::bounded_http::{self, Worker};
 use crate::http::{Request, RequestFields, Response};
 use crate::service::{Decision, FAILED, RequestContext, Service, Thread, Wait};
 use crate::store::Change;
+use bounded_http::Worker;
 
 /// What all workers share.
 pub(crate) struct Desk {

@@ -19,13 +19,13 @@ pub(crate) use policy::{FAILED, limits};
 pub(crate) use token::{LoadedTokens, Tokens, only_token};
 pub(crate) use waits::{Wait, Waits, change_listener};
 
-use crate::bounded_http::Handle;
 use crate::follow_status::FollowStatus;
 use crate::http::Response;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::representation::Representation;
 use crate::store::{Change, Store};
+use bounded_http::Handle;
 
 /// What requests are answered from. The server uses the same options, list and metrics.
 pub(crate) struct Service {

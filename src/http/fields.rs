@@ -3,9 +3,9 @@
 use tiny_http::Method;
 
 use super::request::{Credentials, RequestFields, is_safe};
-use crate::bounded_http::Head;
-use crate::bounded_http::syntax::{is_field, join, members};
 use crate::conditions::Conditions;
+use bounded_http::Head;
+use bounded_http::syntax::{is_field, join, members};
 
 /// Longest wait for a change, in seconds. A client that asks for more gets its answer after this
 /// time, and can ask again.
@@ -115,7 +115,7 @@ fn asks_for_html(value: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bounded_http::Parser;
+    use bounded_http::Parser;
 
     fn fields_of(head: &str) -> RequestFields {
         let mut parser = Parser::default();

@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use tiny_http::Method;
 
-use crate::bounded_http::Head;
 use crate::conditions::Conditions;
+use bounded_http::Head;
 
 /// Most entity tags in a request that may wait. A client needs one: the tag of what it has.
 const WAIT_TAGS_MAX: usize = 4;
@@ -144,7 +144,7 @@ impl TestRequest {
     ) -> Self {
         let host = host.map(|host| format!("Host: {host}\r\n")).unwrap_or_default();
         let head = format!("{method} {target} HTTP/1.0\r\nConnection: keep-alive\r\n{host}\r\n");
-        let mut parser = crate::bounded_http::Parser::default();
+        let mut parser = bounded_http::Parser::default();
         parser.append(head.as_bytes());
         let (head, content) = parser.next_request(0).unwrap().expect("it is whole");
         Self { head, fields: Some(fields.into()), content }

@@ -6,8 +6,8 @@ use std::mem::take;
 use serde_json::json;
 use tiny_http::StatusCode;
 
-use crate::bounded_http::{self, Content, push};
 use crate::conditions::Tag;
+use bounded_http::{Content, push};
 
 /// The value of Content-Type (RFC 9110 §8.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use ureq::http::Uri;
 use ureq::http::uri::Authority;
 
-use crate::bounded_http::syntax::Host;
+use bounded_http::syntax::Host;
 
 /// Longest path of a unix socket: `sun_path` has 108 bytes with the NUL at the end (unix(7)).
 const UNIX_PATH_BYTES_MAX: usize = 107;

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use super::{Answered, Asked, Desk, catch_panic};
-use crate::bounded_http;
 use crate::service::{Decision, Thread};
 use crate::store::{Change, Deliver, Outcome, StorageError};
 

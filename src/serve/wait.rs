@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Answered, Asked, Desk};
-use crate::bounded_http;
 use crate::http::{RequestFields, Response};
 use crate::service::{Subject, Thread, Wait};
 

@@ -6,9 +6,9 @@ use tiny_http::{Method, StatusCode};
 
 use super::matcher::{self, Operation, Target};
 use super::{Service, origin};
-use crate::bounded_http::Content;
-use crate::bounded_http::syntax::is_token;
 use crate::http::{Challenge, METHODS, Request, RequestFields, Response, is_safe};
+use bounded_http::Content;
+use bounded_http::syntax::is_token;
 
 /// For how many seconds a browser may use the response to a preflight again.
 const PREFLIGHT_SECONDS: &str = "600";

@@ -8,10 +8,10 @@ mod conditional;
 use tiny_http::{Method, StatusCode};
 
 use super::*;
-use crate::bounded_http::Handle;
-use crate::bounded_http::Parser;
 use crate::http::{RequestFields, TestRequest};
 use crate::store::{Color, ColorList};
+use bounded_http::Handle;
+use bounded_http::Parser;
 
 impl Service {
     /// A service of these colors in memory with one worker.

@@ -9,13 +9,13 @@ use tiny_http::{Method, StatusCode};
 
 use super::Service;
 use super::respond::read;
-use crate::bounded_http::{Closing, Content, Phase};
 use crate::conditions::Tag;
 use crate::follow_status::FollowStatus;
 use crate::http::{METHODS, MediaType, Request, Response, rfc3339};
 use crate::logging;
 use crate::metrics::{BOUNDS, CLASSES, Counter, FIRST_BOUND, Histogram, StorageMetrics, label};
 use crate::store::StorageStatus;
+use bounded_http::{Closing, Content, Phase};
 
 /// The metric families, one per line: name, type and help.
 const FAMILIES: &str = "\

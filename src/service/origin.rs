@@ -5,11 +5,11 @@
 
 use tiny_http::StatusCode;
 
-use crate::bounded_http::Head;
-use crate::bounded_http::syntax::{host_has_name, host_name};
 use crate::http::{RequestFields, Response, is_safe};
 use crate::logging::excerpt;
 use crate::options::Options;
+use bounded_http::Head;
+use bounded_http::syntax::{host_has_name, host_name};
 
 /// Refuses with 403 a request for a foreign host, if `checks_host`, and a change from a page of
 /// another origin. `checks_host` is for listeners that DNS rebinding may reach.

@@ -6,11 +6,11 @@ use std::fmt;
 use tiny_http::StatusCode;
 
 use super::{Service, access_log};
-use crate::bounded_http::{self, Arrival, Closing, Head, Limits, Policy};
 use crate::http::{Request, RequestFields, Response};
 use crate::logging;
 use crate::metrics::label;
 use crate::options::Options;
+use bounded_http::{Arrival, Closing, Head, Limits, Policy};
 
 /// When a request panics, here or before it is answered: 500.
 pub(crate) const FAILED: &str = "the service failed on this request, its log says where; a change \

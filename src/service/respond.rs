@@ -10,7 +10,6 @@ use tiny_http::StatusCode;
 
 use super::matcher::{Operation, location_of};
 use super::{Decision, RequestContext, Service, Subject, Thread, origin, page};
-use crate::bounded_http::Content;
 use crate::conditions::Tag;
 use crate::http::{CommonFields, MediaType, Request, Response};
 use crate::logging::excerpt;
@@ -18,6 +17,7 @@ use crate::options::AccessLog;
 use crate::store::{
     Action, Certainty, Change, Color, ColorJson, JsonError, Outcome, StorageError, json,
 };
+use bounded_http::Content;
 
 /// What the log says of a change that leaves everything as it is.
 const UNCHANGED: &str = "unchanged";

@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::Subject;
-use crate::bounded_http::Handle;
 use crate::store::{ChangeListener, Edit, Step};
+use bounded_http::Handle;
 
 /// The requests of one worker that wait for a change, by the ids of their connections.
 #[derive(Default)]

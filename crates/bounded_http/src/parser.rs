@@ -16,8 +16,10 @@ const EMPTY_LINES_MAX: usize = 100;
 /// Capacity, in bytes, to which the buffer shrinks once its bytes are parsed, if the rest fits.
 const KEEP_BYTES_MAX: usize = 1024;
 
+/// Makes requests of the bytes of one connection. The server has one for each; it is public for
+/// those who test or fuzz what they do with heads.
 #[derive(Default)]
-pub(crate) struct Parser {
+pub struct Parser {
     /// Bytes received. Those before `start` are parsed, and removed later.
     received: Vec<u8>,
     start: usize,
@@ -33,11 +35,12 @@ pub(crate) struct Parser {
 
 impl Parser {
     /// A parser of the bytes of one connection. `is_unix`: it is one of a unix socket.
-    pub(crate) fn new(is_unix: bool) -> Self {
+    pub fn new(is_unix: bool) -> Self {
         Self { is_unix, ..Self::default() }
     }
 
-    pub(crate) fn append(&mut self, bytes: &[u8]) {
+    /// Adds bytes that were received.
+    pub fn append(&mut self, bytes: &[u8]) {
         self.drop_used();
         let length = self.received.len();
         let missing = self.missing();
@@ -50,7 +53,7 @@ impl Parser {
     }
 
     /// Bytes of the content that have not arrived; 0 before its head, and for chunked content.
-    pub(crate) fn missing(&self) -> usize {
+    pub fn missing(&self) -> usize {
         match &self.incoming {
             Some(Incoming { framing: Framing::Length(length), .. }) => {
                 length.saturating_sub(self.received.len() - self.start)
@@ -60,12 +63,12 @@ impl Parser {
     }
 
     /// True if no byte of the next request has arrived.
-    pub(crate) fn is_idle(&self) -> bool {
+    pub fn is_idle(&self) -> bool {
         self.incoming.is_none() && self.start == self.received.len()
     }
 
     /// Bytes of memory that count for the parser: its buffer, and the request that is not whole.
-    pub(crate) fn memory(&self) -> usize {
+    pub fn memory(&self) -> usize {
         // Names all fields, so that no new one that has a buffer is forgotten.
         let Self { received, start: _, searched: _, empty_lines: _, is_unix: _, incoming } = self;
         let request = incoming
@@ -75,7 +78,7 @@ impl Parser {
     }
 
     /// The head of the request of which not all content has arrived. Once for each request.
-    pub(crate) fn new_head(&mut self) -> Option<&Head> {
+    pub fn new_head(&mut self) -> Option<&Head> {
         let incoming = self.incoming.as_mut()?;
         take(&mut incoming.is_new).then_some(&incoming.head)
     }
@@ -96,7 +99,7 @@ impl Parser {
 
     /// The head and the content of the next request, if all of it has arrived. After an error, call
     /// [`Parser::abandon`].
-    pub(crate) fn next_request(
+    pub fn next_request(
         &mut self,
         content_max: usize,
     ) -> Result<Option<(Head, Vec<u8>)>, ProtocolError> {
@@ -137,7 +140,7 @@ impl Parser {
 
     /// Whether to send `100 Continue` now. True at most once for each request: when its client
     /// waits for that before it sends the content.
-    pub(crate) fn take_expectation(&mut self) -> bool {
+    pub fn take_expectation(&mut self) -> bool {
         let expects_continue =
             self.incoming.as_mut().is_some_and(|incoming| take(&mut incoming.expects_continue));
         // RFC 9110 §10.1.1: a 100 may be left out when some of the content has arrived already.
@@ -146,7 +149,7 @@ impl Parser {
 
     /// Drops everything received, so that nothing of it is parsed as a request. Returns what is
     /// known of the head of the refused request; `None` if its method is not known.
-    pub(crate) fn abandon(&mut self) -> Option<Head> {
+    pub fn abandon(&mut self) -> Option<Head> {
         let Self { received, start, searched, incoming, .. } = take(self);
         incoming
             .map(|incoming| incoming.head)

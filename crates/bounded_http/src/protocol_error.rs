@@ -17,7 +17,7 @@ pub(super) const FIELD_LINES_MAX: usize = 100;
 /// Why a request is refused, or bytes are not taken for a request. After the response the server
 /// closes the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ProtocolError {
+pub enum ProtocolError {
     /// A status, and the message for the author of the client.
     Refused(StatusCode, &'static str),
     /// When the content is longer than this limit in bytes, or announced to be: 413.
@@ -49,7 +49,7 @@ impl ProtocolError {
         "the chunked content does not decode, or its extensions, trailers and zeros are too long",
     );
     /// When the client ends its side of the connection in the middle of a request (RFC 9112 §8).
-    pub(crate) const UNEXPECTED_EOF: Self =
+    pub const UNEXPECTED_EOF: Self =
         Self::malformed("the connection ended in the middle of the request");
     /// When Expect asks for anything but 100-continue, with HTTP/1.1 (RFC 9110 §10.1.1).
     pub(super) const EXPECTATION: Self =
@@ -75,7 +75,8 @@ impl ProtocolError {
         Self::Refused(StatusCode(400), message)
     }
 
-    pub(crate) fn status(self) -> StatusCode {
+    /// The status of the response that refuses it.
+    pub fn status(self) -> StatusCode {
         match self {
             Self::Refused(status, _) => status,
             Self::ContentTooLarge(_) => StatusCode(413),

@@ -12,13 +12,13 @@ pub(super) fn is_tchar(byte: &u8) -> bool {
 }
 
 /// Whether this is a token (RFC 9110 §5.6.2).
-pub(crate) fn is_token(text: &str) -> bool {
+pub fn is_token(text: &str) -> bool {
     !text.is_empty() && text.as_bytes().iter().all(is_tchar)
 }
 
 /// Splits an absolute-form target into authority and path with query (RFC 9112 §3.2.2). The scheme
 /// is `http` or `https`, in any case (RFC 3986 §3.1). `None` for any other target.
-pub(crate) fn split_absolute_form(target: &str) -> Option<(&str, &str)> {
+pub fn split_absolute_form(target: &str) -> Option<(&str, &str)> {
     // Nearly all targets are in origin-form.
     if target.starts_with('/') {
         return None;
@@ -37,14 +37,14 @@ pub(super) fn parse_digits(digits: &[u8], radix: u32) -> Option<u64> {
 
 /// Whether this is the name of a field, in any case (RFC 9110 §5.1). `known` is in the case in which
 /// it is registered and most clients send it: to compare that is faster.
-pub(crate) fn is_field(name: &[u8], known: &str) -> bool {
+pub fn is_field(name: &[u8], known: &str) -> bool {
     name == known.as_bytes() || name.eq_ignore_ascii_case(known.as_bytes())
 }
 
 /// Sets a field, or appends the value of a further line after a comma (RFC 9110 §5.3). Each byte
 /// outside ASCII becomes a question mark, so that the text is no longer than the line: no value
 /// that anybody knows has such bytes.
-pub(crate) fn join(field: &mut Option<String>, value: &[u8]) {
+pub fn join(field: &mut Option<String>, value: &[u8]) {
     let ascii = value.iter().map(|byte| if byte.is_ascii() { char::from(*byte) } else { '?' });
     match field {
         Some(joined) => {
@@ -56,12 +56,12 @@ pub(crate) fn join(field: &mut Option<String>, value: &[u8]) {
 }
 
 /// The members of a comma-separated list (RFC 9110 §5.6.1), but for empty ones. Ignores quotes.
-pub(crate) fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
 }
 
 /// Whether each percent sign begins an escape of two hexadecimal digits (RFC 3986 §2.1).
-pub(crate) fn has_valid_escapes(text: &[u8]) -> bool {
+pub fn has_valid_escapes(text: &[u8]) -> bool {
     let is_escape = |rest: &[u8]| {
         rest.first_chunk::<2>().is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
     };
@@ -71,17 +71,18 @@ pub(crate) fn has_valid_escapes(text: &[u8]) -> bool {
 /// The value of Host, or the authority of a target: `uri-host [":" port]` (RFC 9110 §7.2). The host
 /// is not empty (RFC 9110 §4.2.1). All bytes are ASCII.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Host<'a> {
+pub struct Host<'a> {
     pub(super) text: &'a [u8],
     /// Whether clients find the host by DNS, so that DNS rebinding can use it. They reach an IP
     /// address, `localhost` and the names below `localhost` (RFC 6761 §6.3) without DNS.
-    pub(crate) needs_dns: bool,
+    pub needs_dns: bool,
 }
 
 const LOCALHOST: &[u8] = b"localhost";
 
 impl<'a> Host<'a> {
-    pub(crate) fn parse(text: &'a [u8]) -> Option<Self> {
+    /// Parses a value of Host. `None` if it is not of the form `host[:port]`.
+    pub fn parse(text: &'a [u8]) -> Option<Self> {
         let name = without_port(text);
         // A shortcut: most clients on this host send one of these.
         if name == LOCALHOST || name == b"127.0.0.1" {
@@ -98,13 +99,13 @@ impl<'a> Host<'a> {
 
 /// Whether `host`, which may have a port, has this name. Ignores case, and the dot of the DNS root
 /// at the end of either.
-pub(crate) fn host_has_name(host: &str, name: &str) -> bool {
+pub fn host_has_name(host: &str, name: &str) -> bool {
     let own = without_port(host.as_bytes());
     without_root(own).eq_ignore_ascii_case(without_root(name.as_bytes()))
 }
 
 /// A host without its port.
-pub(crate) fn host_name(host: &str) -> &str {
+pub fn host_name(host: &str) -> &str {
     &host[..without_port(host.as_bytes()).len()]
 }
 

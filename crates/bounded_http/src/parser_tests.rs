@@ -1,7 +1,7 @@
 //! Tables of what is a request and what is not.
 
 use super::*;
-use crate::bounded_http::protocol_error::FIELD_LINES_MAX;
+use crate::protocol_error::FIELD_LINES_MAX;
 
 /// Method and target, the content, and whether the connection stays.
 type Expected<'a> = Result<(&'a str, &'a str, bool), ProtocolError>;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use tiny_http::StatusCode;
+use tiny_http::{Header, StatusCode};
 
 use super::buffer;
 
@@ -13,7 +13,7 @@ const ANY_DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 /// A response without the fields that the server adds: Date, Content-Length, Connection and
 /// Keep-Alive.
 #[derive(Clone, Debug)]
-pub(crate) struct Response {
+pub struct Response {
     status: StatusCode,
     /// Field lines, each after the CR LF that ends the line before.
     lines: Vec<u8>,
@@ -22,10 +22,13 @@ pub(crate) struct Response {
     is_last: bool,
 }
 
+/// The content of a response.
 #[derive(Clone, Debug, Default)]
-pub(crate) enum Content {
+pub enum Content {
     #[default]
+    /// No content, or an empty one.
     None,
+    /// Bytes that belong to this response alone.
     Own(Vec<u8>),
     /// Sent without a copy if it is long.
     Shared(SharedContent),
@@ -34,7 +37,8 @@ pub(crate) enum Content {
 }
 
 impl Content {
-    pub(crate) fn bytes(&self) -> &[u8] {
+    /// The bytes of the content.
+    pub fn bytes(&self) -> &[u8] {
         match self {
             Self::None => &[],
             Self::Own(bytes) => bytes,
@@ -47,7 +51,7 @@ impl Content {
 /// Bytes that any number of responses share, with each other and with the application. A clone is
 /// the same.
 #[derive(Clone, Debug)]
-pub(crate) struct SharedContent(Arc<Inner>);
+pub struct SharedContent(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -57,11 +61,13 @@ struct Inner {
 }
 
 impl SharedContent {
-    pub(crate) fn new(bytes: impl Into<Box<[u8]>>) -> Self {
+    /// Takes bytes to share.
+    pub fn new(bytes: impl Into<Box<[u8]>>) -> Self {
         Self(Arc::new(Inner { bytes: bytes.into(), readers: AtomicUsize::new(0) }))
     }
 
-    pub(crate) fn bytes(&self) -> &[u8] {
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
         &self.0.bytes
     }
 
@@ -82,14 +88,56 @@ impl SharedContent {
     }
 }
 
+/// Every response is one, as in tiny_http.
+pub type ResponseBox = Response;
+
 impl Response {
     /// Has the content, and no fields yet.
-    pub(crate) fn new(status: StatusCode, content: Content) -> Self {
+    pub fn new(status: StatusCode, content: Content) -> Self {
         Self { status, lines: buffer::take(), content, is_last: false }
     }
 
+    /// A 200 with these bytes, without Content-Type, as in tiny_http.
+    pub fn from_data(data: impl Into<Vec<u8>>) -> Self {
+        Self::new(StatusCode(200), Content::Own(data.into()))
+    }
+
+    /// A 200 with this text, as in tiny_http.
+    pub fn from_string(text: impl Into<String>) -> Self {
+        let mut response = Self::from_data(text.into());
+        push(&mut response.lines, ["\r\nContent-Type: text/plain; charset=UTF-8"]);
+        response
+    }
+
+    /// A response without content, as in tiny_http.
+    pub fn empty(status: impl Into<StatusCode>) -> Self {
+        Self::new(status.into(), Content::None)
+    }
+
+    /// The same with another status, as in tiny_http.
+    #[must_use]
+    pub fn with_status_code(mut self, status: impl Into<StatusCode>) -> Self {
+        self.status = status.into();
+        self
+    }
+
+    /// The same with one more field, as in tiny_http.
+    #[must_use]
+    pub fn with_header(mut self, header: Header) -> Self {
+        let (name, value) = (header.field.as_str().as_str(), header.value.as_str());
+        push(&mut self.lines, ["\r\n", name, ": ", value]);
+        self
+    }
+
+    /// The same: every response has the same type.
+    #[must_use]
+    pub fn boxed(self) -> ResponseBox {
+        self
+    }
+
     /// Has the connection close after this response, and what the client sends meanwhile dropped.
-    pub(crate) fn closing(mut self) -> Self {
+    #[must_use]
+    pub fn closing(mut self) -> Self {
         self.is_last = true;
         self
     }
@@ -99,7 +147,7 @@ impl Response {
     }
 
     /// Where field lines may be appended, each after the CR LF that ends the line before.
-    pub(crate) fn lines_mut(&mut self) -> &mut Vec<u8> {
+    pub fn lines_mut(&mut self) -> &mut Vec<u8> {
         &mut self.lines
     }
 
@@ -111,7 +159,7 @@ impl Response {
 
     /// How many bytes it takes as the last response of a connection. `is_head`: it answers a HEAD
     /// request.
-    pub(crate) fn length_as_last(&self, is_head: bool) -> usize {
+    pub fn length_as_last(&self, is_head: bool) -> usize {
         self.length(is_head, CLOSE)
     }
 
@@ -155,7 +203,7 @@ pub(super) fn keep_alive(seconds: u64) -> String {
 
 /// Appends texts. Inlined, so that a literal is copied without a call.
 #[inline(always)]
-pub(crate) fn push<const COUNT: usize>(out: &mut Vec<u8>, parts: [&str; COUNT]) {
+pub fn push<const COUNT: usize>(out: &mut Vec<u8>, parts: [&str; COUNT]) {
     for part in parts {
         out.extend_from_slice(part.as_bytes());
     }

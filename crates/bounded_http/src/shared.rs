@@ -14,7 +14,8 @@ use super::worker::Worker;
 
 /// What the server is doing, as far as clients notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub enum Phase {
+    /// Nothing is special.
     Serving,
     /// There are more connections than [`Limits::connections_max`]: each response closes its
     /// connection, and connections that have stalled are closed to make room.
@@ -108,11 +109,11 @@ impl Shared {
 
 /// How the rest of the program reaches the server. A clone leads to the same.
 #[derive(Clone)]
-pub(crate) struct Handle(pub(super) Arc<Shared>);
+pub struct Handle(pub(super) Arc<Shared>);
 
 impl Handle {
     /// A server that has not started. Fails if the system refuses an eventfd for each worker.
-    pub(crate) fn new(workers: usize, limits: Limits) -> io::Result<Self> {
+    pub fn new(workers: usize, limits: Limits) -> io::Result<Self> {
         let worker = |_| Ok(WorkerShared { open: AtomicUsize::new(0), inbox: Inbox::new()? });
         Ok(Self(Arc::new(Shared {
             // Keep-Alive has whole seconds. Some clients take 0 for no limit.
@@ -134,7 +135,7 @@ impl Handle {
     /// # Panics
     ///
     /// If it is called twice.
-    pub(crate) fn start<L: AsFd>(
+    pub fn start<L: AsFd>(
         &self,
         policy: Arc<dyn Policy>,
         listeners: Vec<L>,
@@ -146,27 +147,28 @@ impl Handle {
         Ok((Acceptor::new(Arc::clone(&self.0), listeners), workers))
     }
 
-    pub(crate) fn limits(&self) -> &Limits {
+    /// What clients may use.
+    pub fn limits(&self) -> &Limits {
         &self.0.limits
     }
 
-    pub(crate) fn phase(&self) -> Phase {
+    /// What the server is doing.
+    pub fn phase(&self) -> Phase {
         self.0.phase()
     }
 
     /// How many connections are open.
-    pub(crate) fn connections(&self) -> usize {
+    pub fn connections(&self) -> usize {
         self.0.connections()
     }
 
     /// Has each response close its connection from now on, as [`Acceptor::stop`] does.
-    #[cfg(test)]
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         self.0.set_phase(Phase::Stopping);
     }
 
     /// Has [`Worker::wait`] of this worker return, now or at its next call.
-    pub(crate) fn notify(&self, worker: usize) {
+    pub fn notify(&self, worker: usize) {
         self.0.workers[worker].inbox.wake();
     }
 }

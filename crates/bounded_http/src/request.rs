@@ -17,7 +17,7 @@ use super::slot::{Settled, Slot};
 
 /// Why a request is received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reason {
+pub enum Reason {
     /// For the first time.
     New,
     /// It was parked, and [`Worker::wake`](super::Worker::wake) was called for it.
@@ -35,14 +35,14 @@ pub(crate) enum Reason {
 
 impl Reason {
     /// Whether the request has to be answered now: it cannot be parked any more.
-    pub(crate) fn is_final(self) -> bool {
+    pub fn is_final(self) -> bool {
         !matches!(self, Self::New | Self::Woken)
     }
 }
 
 /// A request that has arrived as a whole. It may be answered on any thread. If it is dropped
 /// without an answer, as in a panic, the client gets a 500.
-pub(crate) struct Request {
+pub struct Request {
     head: Head,
     content: Cursor<Vec<u8>>,
     reason: Reason,
@@ -65,82 +65,82 @@ impl Request {
     }
 
     /// The head, with all of its fields.
-    pub(crate) fn head(&self) -> &Head {
+    pub fn head(&self) -> &Head {
         &self.head
     }
 
     /// The method, as in tiny_http.
-    pub(crate) fn method(&self) -> &Method {
+    pub fn method(&self) -> &Method {
         self.head.method()
     }
 
     /// The request target as received (RFC 9112 §3.2), as in tiny_http.
-    pub(crate) fn url(&self) -> &str {
+    pub fn url(&self) -> &str {
         self.head.target()
     }
 
     /// The content, without its transfer coding. Empty for GET, HEAD, DELETE and OPTIONS, for which
     /// content has no meaning (RFC 9110 §9.3).
-    pub(crate) fn content(&self) -> &[u8] {
+    pub fn content(&self) -> &[u8] {
         self.content.get_ref()
     }
 
     /// Reads the content, as in tiny_http. It has arrived: this waits for nothing.
-    pub(crate) fn as_reader(&mut self) -> &mut dyn Read {
+    pub fn as_reader(&mut self) -> &mut dyn Read {
         &mut self.content
     }
 
     /// The other end's address, if it is a TCP connection.
-    pub(crate) fn remote_addr(&self) -> Option<&SocketAddr> {
+    pub fn remote_addr(&self) -> Option<&SocketAddr> {
         self.slot().peer.as_ref()
     }
 
     /// Where and when it has arrived.
-    pub(crate) fn arrival(&self) -> Arrival {
+    pub fn arrival(&self) -> Arrival {
         self.slot().arrival(self.received_at)
     }
 
     /// The number of its connection at its worker, for [`Worker::wake`](super::Worker::wake). No
     /// other connection of the worker gets it later.
-    pub(crate) fn id(&self) -> u64 {
+    pub fn id(&self) -> u64 {
         self.slot().id
     }
 
     /// Why it is received.
-    pub(crate) fn reason(&self) -> Reason {
+    pub fn reason(&self) -> Reason {
         self.reason
     }
 
     /// Whether its connection is still open. A client that has gone is noticed only when something
     /// is sent or received.
-    pub(crate) fn is_open(&self) -> bool {
+    pub fn is_open(&self) -> bool {
         !self.slot().is_closed()
     }
 
     /// Frees the memory of the fields of the head, which then has no more of them: for a request
     /// that is parked for long, as others may be.
-    pub(crate) fn drop_fields(&mut self) {
+    pub fn drop_fields(&mut self) {
         self.head.drop_fields();
     }
 
     /// Keeps a value with the request while it is parked. It is dropped with the request.
-    pub(crate) fn keep(&mut self, value: impl Any + Send) {
+    pub fn keep(&mut self, value: impl Any + Send) {
         self.kept = Some(Box::new(value));
     }
 
     /// Takes what [`Request::keep`] has kept. `None` if it kept nothing, or another type.
-    pub(crate) fn take_kept<T: Any>(&mut self) -> Option<Box<T>> {
+    pub fn take_kept<T: Any>(&mut self) -> Option<Box<T>> {
         self.kept.take()?.downcast().ok()
     }
 
     /// How many bytes this response to the request would take, its head included.
-    pub(crate) fn length_of(&self, response: &Response) -> usize {
+    pub fn length_of(&self, response: &Response) -> usize {
         self.slot().length_of(response, &self.head)
     }
 
     /// Sends a response. Returns before the client has it. Fails if the connection is closed
     /// already.
-    pub(crate) fn respond(mut self, response: Response) -> io::Result<()> {
+    pub fn respond(mut self, response: Response) -> io::Result<()> {
         let slot = self.slot.take().expect("it is there until it is settled");
         let mail = slot.settle(Settled::Answer(response)).map_err(|_| io::ErrorKind::BrokenPipe)?;
         mail.into_iter().for_each(|mail| slot.post(mail));
@@ -149,7 +149,7 @@ impl Request {
 
     /// Has the request received again: at this time, or before for one of the other reasons of
     /// [`Reason`]. Not after a reason that [is final](Reason::is_final): that closes the connection.
-    pub(crate) fn park(self, until: Instant) {
+    pub fn park(self, until: Instant) {
         let slot = Arc::clone(self.slot());
         // If the connection is closed, the request is dropped, which answers nothing then.
         if let Ok(Some(mail)) = slot.settle(Settled::Parked(Box::new(self), until)) {
@@ -175,7 +175,7 @@ impl Request {
 
 /// Responds to several requests. Wakes a worker only once for those of its requests that come one
 /// after the other.
-pub(crate) fn respond_all(answers: impl IntoIterator<Item = (Request, Response)>) {
+pub fn respond_all(answers: impl IntoIterator<Item = (Request, Response)>) {
     let mut posts: Vec<(Arc<Slot>, Vec<Mail>)> = Vec::new();
     for (mut request, response) in answers {
         let slot = request.slot.take().expect("it is there until it is settled");

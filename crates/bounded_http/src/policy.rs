@@ -12,22 +12,22 @@ use super::response::{Content, Response, push};
 
 /// Where and when a request has arrived.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrival {
+pub struct Arrival {
     /// The number of the worker.
-    pub(crate) worker: usize,
+    pub worker: usize,
     /// The other end's address, if it is a TCP connection.
-    pub(crate) peer: Option<SocketAddr>,
+    pub peer: Option<SocketAddr>,
     /// The number of the listener that has accepted the connection.
-    pub(crate) listener: usize,
+    pub listener: usize,
     /// When the pass began in which the last bytes were received, or in which the wait for a change
     /// ended. The application is not to blame for the time before that.
-    pub(crate) received_at: Instant,
+    pub received_at: Instant,
 }
 
 /// Why the server has closed a connection. Connections that their clients close, or that end with
 /// their last response, have no reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Closing {
+pub enum Closing {
     /// Its next request did not begin within the keep-alive time, or its first one in time.
     Idle,
     /// A request did not arrive as a whole in time.
@@ -42,13 +42,14 @@ pub(crate) enum Closing {
 }
 
 impl Closing {
-    pub(crate) const ALL: [Self; Self::NoRoom as usize + 1] =
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; Self::NoRoom as usize + 1] =
         [Self::Idle, Self::Request, Self::Unread, Self::OldContent, Self::NoRoom];
 }
 
 /// The application, as far as the server asks it. The server calls it on the threads of workers,
 /// and of those who answer. All of it may be left as it is: `()` is a policy.
-pub(crate) trait Policy: Send + Sync {
+pub trait Policy: Send + Sync {
     /// Looks at the head of a request whose content has not arrived, or for which there is no
     /// memory. If this fails, the response is sent, and the content is not read.
     fn admit(&self, _head: &Head, _arrival: Arrival) -> Result<(), Response> {

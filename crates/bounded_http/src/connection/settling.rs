@@ -9,20 +9,16 @@ use rustix::event::epoll::EventFlags;
 
 use super::receiving::RECEIVE_BYTES;
 use super::{AfterSend, Away, Connection, Next, State, Transition};
-use crate::bounded_http::output::Sent;
-use crate::bounded_http::pass::Pass;
-use crate::bounded_http::policy::Closing;
-use crate::bounded_http::request::{Reason, Request};
-use crate::bounded_http::shared::Phase;
-use crate::bounded_http::slot::Settled;
+use crate::output::Sent;
+use crate::pass::Pass;
+use crate::policy::Closing;
+use crate::request::{Reason, Request};
+use crate::shared::Phase;
+use crate::slot::Settled;
 
 impl Connection {
     /// What became of the request, by mail.
-    pub(in crate::bounded_http) fn handle_settled(
-        &mut self,
-        settled: Settled,
-        pass: &mut Pass,
-    ) -> Next {
+    pub(crate) fn handle_settled(&mut self, settled: Settled, pass: &mut Pass) -> Next {
         let transition = match replace(&mut self.state, State::Closed) {
             State::AwaitingAnswer(away) => self.go_on(settled, away, pass),
             // Should not happen: only mail ends that state.
@@ -33,7 +29,7 @@ impl Connection {
 
     /// Has a parked request handed out again. If it is not parked yet, then once it is. True if
     /// its turn has to come.
-    pub(in crate::bounded_http) fn wake(&mut self) -> bool {
+    pub(crate) fn wake(&mut self) -> bool {
         if let State::HandedOut(away) | State::AwaitingAnswer(away) = &mut self.state {
             away.is_woken = true;
         }

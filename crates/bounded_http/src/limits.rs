@@ -44,7 +44,7 @@ const SPARE_CONNECTIONS_MAX: usize = 64;
 /// is [`control_group_limit`], from [`BUFFERS_MIN`] to [`BUFFERS_MAX`], which is also the value for
 /// `None`. What clients read comes on top, with up to twice as much: [`Reading`]. The rest is for
 /// the list, the allocator and the kernel's buffers.
-pub(crate) fn buffers_max(limit: Option<usize>) -> usize {
+pub fn buffers_max(limit: Option<usize>) -> usize {
     limit.map_or(BUFFERS_MAX, |limit| (limit / 16).clamp(BUFFERS_MIN, BUFFERS_MAX))
 }
 
@@ -55,7 +55,7 @@ pub(super) fn spare_connections(connections_max: usize) -> usize {
 }
 
 /// Raises the soft limit of descriptors to the hard one. Returns how many the process may have.
-pub(crate) fn raise_descriptor_limit() -> usize {
+pub fn raise_descriptor_limit() -> usize {
     let limit = getrlimit(Resource::Nofile);
     // If this fails, the old limit counts.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
@@ -67,7 +67,7 @@ pub(crate) fn raise_descriptor_limit() -> usize {
 /// [`spare_connections`], and as there is memory for, by [`MEMORY_PER_CONNECTION`]. At least 1 and
 /// at most [`CONNECTIONS_MAX`]. Fails if fewer than two descriptors are left: one for a connection,
 /// and one for a connection above the limit.
-pub(crate) fn connections_max(
+pub fn connections_max(
     descriptors: usize,
     memory: Option<usize>,
     listeners: usize,
@@ -90,7 +90,7 @@ pub(crate) fn connections_max(
 
 /// How many bytes the control group of the process may use (cgroups(7), version 2): the lowest of
 /// the limits of its own group and of those above it. `None` if no limit can be read.
-pub(crate) fn control_group_limit() -> Option<usize> {
+pub fn control_group_limit() -> Option<usize> {
     lowest_limit(Path::new("/sys/fs/cgroup"), &fs::read_to_string("/proc/self/cgroup").ok()?)
 }
 
@@ -107,20 +107,20 @@ fn lowest_limit(root: &Path, groups: &str) -> Option<usize> {
 
 /// What clients may use.
 #[derive(Clone, Debug)]
-pub(crate) struct Limits {
+pub struct Limits {
     /// Above it, each response closes its connection, and connections that have stalled are closed.
-    pub(crate) connections_max: usize,
+    pub connections_max: usize,
     /// Most bytes of requests and responses in the buffers of all connections together.
-    pub(crate) buffers_max: usize,
+    pub buffers_max: usize,
     /// How long a request may take to arrive, and how long a client may read nothing.
-    pub(crate) request_timeout: Duration,
+    pub request_timeout: Duration,
     /// How long a connection may be idle. Clients are told of whole seconds, at least one.
-    pub(crate) keep_alive: Duration,
+    pub keep_alive: Duration,
     /// The longest content in bytes.
-    pub(crate) content_max: usize,
+    pub content_max: usize,
     /// For how many bytes of memory each byte of a whole content counts, until its request is
     /// answered: what the application makes of it.
-    pub(crate) content_factor: usize,
+    pub content_factor: usize,
 }
 
 impl Default for Limits {

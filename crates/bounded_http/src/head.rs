@@ -34,7 +34,7 @@ const EMPTY_LINE: &[u8] = b"\r\n";
 /// What the head of a request says. It keeps the bytes of the head once: target, host and fields
 /// are parts of them.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Head {
+pub struct Head {
     /// Request line and field lines as received; of a refused head, those that parse. After
     /// [`Head::drop_fields`], host and target alone.
     bytes: Vec<u8>,
@@ -47,31 +47,32 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    pub(crate) fn method(&self) -> &Method {
+    /// The method. It may be one that nobody knows.
+    pub fn method(&self) -> &Method {
         &self.method
     }
 
     /// The request target as received (RFC 9112 §3.2). Only some characters are checked.
-    pub(crate) fn target(&self) -> &str {
+    pub fn target(&self) -> &str {
         str::from_utf8(&self.bytes[self.target.clone()]).expect("it was UTF-8 when it was parsed")
     }
 
     /// The host that the request is for, with its port if it has one: the authority of an
     /// absolute-form target, or else Host (RFC 9112 §3.2). `None` if HTTP/1.0 or a client of a unix
     /// socket gives none, and for a refused head.
-    pub(crate) fn host(&self) -> Option<&str> {
+    pub fn host(&self) -> Option<&str> {
         let host = &self.bytes[self.host.clone()?];
         Some(str::from_utf8(host).expect("it was ASCII when it was parsed"))
     }
 
     /// See [`Host::needs_dns`]. False if there is no host.
-    pub(crate) fn needs_dns(&self) -> bool {
+    pub fn needs_dns(&self) -> bool {
         self.needs_dns
     }
 
     /// The names and values of the field lines in their order. Names are in any case, values have
     /// no white space around them, and may have bytes outside ASCII.
-    pub(crate) fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+    pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let mut rest = self.bytes.get(self.target.end + AFTER_TARGET.len()..).unwrap_or_default();
         iter::from_fn(move || {
             if rest.is_empty() {
@@ -87,33 +88,33 @@ impl Head {
     }
 
     /// The head announces content. If that is chunked, it may turn out to be empty.
-    pub(crate) fn has_content(&self) -> bool {
+    pub fn has_content(&self) -> bool {
         self.has_content
     }
 
     /// Whether content is received and dropped (RFC 9110 §9.3.1, §9.3.2, §9.3.5, §9.3.7: it has no
     /// meaning).
-    pub(crate) fn ignores_content(&self) -> bool {
+    pub fn ignores_content(&self) -> bool {
         matches!(self.method, Method::Get | Method::Head | Method::Options | Method::Delete)
     }
 
     /// Whether the response has no content (RFC 9110 §9.3.2).
-    pub(crate) fn is_head(&self) -> bool {
+    pub fn is_head(&self) -> bool {
         matches!(self.method, Method::Head)
     }
 
     /// The client may send another request on this connection (RFC 9112 §9.3).
-    pub(crate) fn keep_alive(&self) -> bool {
+    pub fn keep_alive(&self) -> bool {
         self.keep_alive
     }
 
     /// Bytes of memory that the head counts for.
-    pub(crate) fn memory(&self) -> usize {
+    pub fn memory(&self) -> usize {
         self.bytes.len()
     }
 
     /// Frees the memory of the field lines, which [`Head::fields`] then no longer has.
-    pub(crate) fn drop_fields(&mut self) {
+    pub fn drop_fields(&mut self) {
         let host = self.host().unwrap_or_default();
         let kept = [host, self.target()].concat();
         self.target = host.len()..kept.len();

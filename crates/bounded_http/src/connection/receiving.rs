@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::{AfterSend, Away, Connection, Next, State, Transition};
-use crate::bounded_http::head::Head;
-use crate::bounded_http::pass::Pass;
-use crate::bounded_http::protocol_error::ProtocolError;
-use crate::bounded_http::request::Request;
+use crate::head::Head;
+use crate::pass::Pass;
+use crate::protocol_error::ProtocolError;
+use crate::request::Request;
 
 /// Bytes received at a time, unless more bytes of a content are missing. A request of curl has 84.
 pub(super) const RECEIVE_BYTES: usize = 4096;

@@ -59,7 +59,7 @@ struct Entry {
 }
 
 /// Pulls requests from the connections that are its own. Each thread that takes requests has one.
-pub(crate) struct Worker {
+pub struct Worker {
     pass: Pass,
     epoll: OwnedFd,
     /// By id; ids are not reused.
@@ -135,12 +135,12 @@ impl Worker {
     }
 
     /// From 0 on.
-    pub(crate) fn number(&self) -> usize {
+    pub fn number(&self) -> usize {
         self.pass.worker
     }
 
     /// The next request. Waits for one. `None` once the server has stopped.
-    pub(crate) fn recv(&mut self) -> Option<Request> {
+    pub fn recv(&mut self) -> Option<Request> {
         loop {
             if let Some(request) = self.try_recv() {
                 return Some(request);
@@ -154,7 +154,7 @@ impl Worker {
     /// The next request of this pass over all connections that have something to do. `None` at its
     /// end: now the caller may do at once what the requests of a pass have in common, and then
     /// [`Worker::wait`].
-    pub(crate) fn try_recv(&mut self) -> Option<Request> {
+    pub fn try_recv(&mut self) -> Option<Request> {
         if let Some(id) = self.handed_out.take() {
             self.with_connection(id, |connection, pass| connection.handle_event(Event::Back, pass));
         }
@@ -165,7 +165,7 @@ impl Worker {
     /// Waits until some connection has something to do, or for
     /// [`Control::notify`](super::Control::notify). False once the server has stopped. Returns at
     /// once while a pass is not over.
-    pub(crate) fn wait(&mut self) -> bool {
+    pub fn wait(&mut self) -> bool {
         if self.handed_out.is_some() || !self.agenda.is_over {
             return true;
         }
@@ -190,13 +190,13 @@ impl Worker {
 
     /// How long the last pass took: from the return of [`Worker::wait`] to the `None` of
     /// [`Worker::try_recv`].
-    pub(crate) fn pass_time(&self) -> Duration {
+    pub fn pass_time(&self) -> Duration {
         self.last_pass_end.saturating_duration_since(self.pass.now)
     }
 
     /// Has the parked request of the connection with this [id](Request::id) received again. If it
     /// is not parked yet, then as soon as it is. Does nothing if the connection is closed.
-    pub(crate) fn wake(&mut self, id: u64) {
+    pub fn wake(&mut self, id: u64) {
         if let Some(entry) = self.connections.get_mut(&id)
             && entry.connection.wake()
         {
@@ -205,7 +205,7 @@ impl Worker {
     }
 
     /// Closes all connections, and ends the pass: after a panic outside of the connections.
-    pub(crate) fn close_all(&mut self) {
+    pub fn close_all(&mut self) {
         self.connections.clear();
         self.run_queue.clear();
         self.handed_out = None;

@@ -171,7 +171,7 @@ mod tests {
     use tiny_http::StatusCode;
 
     use super::*;
-    use crate::bounded_http::response::CLOSE;
+    use crate::response::CLOSE;
 
     const DATE: &str = "Sat, 21 Nov 2026 01:02:03 GMT";
 

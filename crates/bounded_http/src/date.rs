@@ -15,7 +15,7 @@ fn utc(time: SystemTime) -> OffsetDateTime {
 /// The current time as an IMF-fixdate (RFC 9110 §5.6.7). The clock is read and the text made about
 /// once per second, not for each response.
 #[derive(Debug, Default)]
-pub(crate) struct Date {
+pub(super) struct Date {
     text: String,
     /// When `text` is out of date. `None` if there is no text yet.
     end: Option<Instant>,

@@ -10,14 +10,14 @@ use rustix::net::Shutdown;
 use tiny_http::StatusCode;
 
 use super::{AfterSend, Away, Connection, Next, State, Transition};
-use crate::bounded_http::head::Head;
-use crate::bounded_http::output::Sent;
-use crate::bounded_http::parser::Parser;
-use crate::bounded_http::pass::Pass;
-use crate::bounded_http::policy::Closing;
-use crate::bounded_http::protocol_error::ProtocolError;
-use crate::bounded_http::response::{CLOSE, Response};
-use crate::bounded_http::shared::Phase;
+use crate::head::Head;
+use crate::output::Sent;
+use crate::parser::Parser;
+use crate::pass::Pass;
+use crate::policy::Closing;
+use crate::protocol_error::ProtocolError;
+use crate::response::{CLOSE, Response};
+use crate::shared::Phase;
 
 /// About how many bytes are received and dropped after the last response, at most: the longest
 /// content that `--max-body` allows. Clients, and proxies such as Apache, look for a response only

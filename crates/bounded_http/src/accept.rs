@@ -26,7 +26,7 @@ const RETRY_TIME: Duration = Duration::from_millis(20);
 const ACCEPTS_IN_A_ROW: usize = 64;
 
 /// Accepts connections of listening sockets, `L`.
-pub(crate) struct Acceptor<L> {
+pub struct Acceptor<L> {
     shared: Arc<Shared>,
     listeners: Vec<L>,
 }
@@ -39,7 +39,7 @@ impl<L: AsFd> Acceptor<L> {
     /// Waits for connections and accepts them, once: until there are some, until one of these other
     /// descriptors is readable, or for this time at most. Returns which of the others are readable:
     /// then it has accepted none. Fails if poll(2) does.
-    pub(crate) fn accept(
+    pub fn accept(
         &self,
         others: &[BorrowedFd<'_>],
         time: Option<Duration>,
@@ -101,14 +101,15 @@ impl<L: AsFd> Acceptor<L> {
         }
     }
 
-    pub(crate) fn listeners_mut(&mut self) -> &mut [L] {
+    /// The listening sockets, by their numbers.
+    pub fn listeners_mut(&mut self) -> &mut [L] {
         &mut self.listeners
     }
 
     /// Ends the connections, after the requests that have begun are answered. Waits for that no
     /// longer than until the deadline. Returns how many are still open then: these end with the
     /// process. From now on, workers end once they have nothing to do.
-    pub(crate) fn stop(self, deadline: Instant) -> usize {
+    pub fn stop(self, deadline: Instant) -> usize {
         let begun = Instant::now();
         self.shared.set_phase(Phase::Stopping);
         // Clients take connections in the kernel's queue for established, so accept these as well.
@@ -141,8 +142,8 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
-    use crate::bounded_http::limits::Limits;
-    use crate::bounded_http::shared::Handle;
+    use crate::limits::Limits;
+    use crate::shared::Handle;
 
     fn acceptor() -> Acceptor<TcpListener> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
