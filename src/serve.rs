@@ -7,6 +7,9 @@
 mod accept;
 mod late;
 mod listen;
+#[cfg(fuzzing)]
+#[path = "../fuzz/seam/stepped.rs"]
+pub(crate) mod stepped;
 mod wait;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -35,28 +38,34 @@ pub(crate) struct Desk {
 
 /// Takes requests and answers them, until the server stops.
 fn serve(worker: &mut Worker, desk: &Arc<Desk>) {
-    let waits = &desk.service.waits[worker.number()];
-    let counters = &desk.service.metrics.workers[worker.number()];
     loop {
-        desk.pings[worker.number()].store(false, Relaxed);
-        for id in waits.take_affected() {
-            worker.wake(id);
-        }
-        let (mut answered, mut changes) = (0, Vec::new());
-        while let Some(request) = worker.try_recv() {
-            match desk.answer(Asked::new(request), Thread::Worker) {
-                Answered::Now => answered += 1,
-                Answered::Later => {}
-                Answered::Save(asked, change) => changes.push((asked, change)),
-            }
-        }
-        counters.immediate.observe_each(answered, worker.pass_time());
-        if !changes.is_empty() {
-            desk.save(changes);
-        }
+        serve_pass(worker, desk);
         if !worker.wait() {
             return;
         }
+    }
+}
+
+/// Answers the requests of one pass. The changes among them that have to be saved go to the writer
+/// together.
+fn serve_pass(worker: &mut Worker, desk: &Arc<Desk>) {
+    let waits = &desk.service.waits[worker.number()];
+    let counters = &desk.service.metrics.workers[worker.number()];
+    desk.pings[worker.number()].store(false, Relaxed);
+    for id in waits.take_affected() {
+        worker.wake(id);
+    }
+    let (mut answered, mut changes) = (0, Vec::new());
+    while let Some(request) = worker.try_recv() {
+        match desk.answer(Asked::new(request), Thread::Worker) {
+            Answered::Now => answered += 1,
+            Answered::Later => {}
+            Answered::Save(asked, change) => changes.push((asked, change)),
+        }
+    }
+    counters.immediate.observe_each(answered, worker.pass_time());
+    if !changes.is_empty() {
+        desk.save(changes);
     }
 }
 

@@ -76,8 +76,7 @@ pub(crate) use json::JsonError;
 pub(crate) use list::{ChangeListener, SharedList, Step};
 pub(crate) use place::{OpenPlace, Place};
 pub(crate) use storage_status::StorageStatus;
-pub(crate) use writer::Writer;
-use writer::WriterMessage;
+pub(crate) use writer::{Writer, WriterMessage};
 
 /// The list, and where it is kept. A clone is the same list.
 #[derive(Clone)]
@@ -105,6 +104,17 @@ impl Store {
     pub(crate) fn in_memory(colors: ColorList, notify: ChangeListener) -> Self {
         let list = Arc::new(SharedList::new(colors, notify));
         Self { list, storage: Storage::InMemory }
+    }
+
+    /// A list whose changes are left in a queue, from which a test takes them.
+    #[cfg(test)]
+    pub(crate) fn queueing(
+        colors: ColorList,
+        notify: ChangeListener,
+    ) -> (Self, mpsc::Receiver<WriterMessage>) {
+        let (writer, queue) = mpsc::channel();
+        let storage = Storage::Durable(writer, Arc::new(StorageStatus::new(None)));
+        (Self { list: Arc::new(SharedList::new(colors, notify)), storage }, queue)
     }
 
     /// Whether saving works; `None` for a list in memory.

@@ -1,20 +1,14 @@
-//! A connection that a fuzz target serves step by step, as a worker would.
+//! A connection that a fuzz target serves pass by pass, as a worker would.
 
-use std::mem::replace;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::event::epoll::EventFlags;
-use rustix::net::{RecvFlags, recv, sockopt};
+use bounded_http::{Handle, Worker};
 use threadpool::ThreadPool;
 
-use super::connection::{Connection, Event, Next};
-use super::inbox::{Mail, NewConnection};
-use super::limits::Quota;
-use super::loop_context::LoopContext;
-use super::{Handle, Shared};
+use super::{Desk, serve_pass};
 use crate::options::{AccessLog, BasePath, Options};
 use crate::service::{Service, Tokens, limits};
 use crate::store::{Store, json};
@@ -31,22 +25,8 @@ pub enum Access {
 static POOL: LazyLock<ThreadPool> = LazyLock::new(|| ThreadPool::new(1));
 
 pub struct SteppedConnection {
-    connection: Connection,
-    shared: Arc<Shared>,
-    /// The event that comes next.
-    event: Event,
-}
-
-/// What follows a step.
-pub enum Step {
-    /// The next one.
-    Further,
-    /// The client has to take some of the output.
-    Room,
-    /// The client has to send more.
-    Bytes,
-    /// The end: the connection is to be dropped.
-    Closed,
+    worker: Worker,
+    desk: Arc<Desk>,
 }
 
 impl SteppedConnection {
@@ -54,8 +34,6 @@ impl SteppedConnection {
     pub fn new(socket: UnixStream, list: &[u8], content_max: usize, access: Access) -> Self {
         const MEMORY_MAX: usize = 32 << 20;
         const TIME: Duration = Duration::from_secs(60);
-        // It is small, so that it fills up.
-        sockopt::set_socket_send_buffer_size(&socket, 1).expect("it is a socket");
         let mut options = Options {
             request_timeout: TIME,
             keep_alive: TIME,
@@ -75,51 +53,26 @@ impl SteppedConnection {
         let colors = json::from_list(list).expect("these are colors");
         let store = Store::in_memory(colors, Box::new(|_| ()));
         let limits = limits(&options, 10, MEMORY_MAX);
-        let server = Handle::new(1, limits).expect("the system has an eventfd");
+        let server = Handle::new(1, limits).expect("the system has descriptors");
+        let (handle, waits) = (server.clone(), vec![Arc::default()]);
         let checks_host = vec![access == Access::Strict];
-        let (handle, watches) = (server.clone(), vec![Arc::default()]);
         let service =
-            Service::new(options.into(), store, tokens, None, handle, watches, checks_host);
-        let shared = server.with(service);
-        let quota = Quota::new(Arc::clone(&shared), 0);
-        let accepted = NewConnection { socket: socket.into(), peer: None, listener: 0, quota };
-        let connection = Connection::new(accepted, Instant::now());
-        Self { connection, shared, event: Event::Socket }
+            Arc::new(Service::new(options.into(), store, tokens, None, handle, waits, checks_host));
+        let desk = Arc::new(Desk::new(Arc::clone(&service), &POOL));
+        let started = server.start(service, Vec::<UnixStream>::new());
+        let (_, mut workers) = started.expect("the system has descriptors");
+        server.adopt(socket.into());
+        Self { worker: workers.remove(0), desk }
     }
 
-    pub fn step(&mut self) -> Step {
-        let mut scratch = [0; 8192];
-        let now = Instant::now();
-        let context = &mut LoopContext::new(&self.shared, 0, &POOL, now, "", &mut scratch);
-        context.id = 1;
-        let mut next =
-            self.connection.handle_event(replace(&mut self.event, Event::Socket), context);
-        loop {
-            POOL.join();
-            let Some(Mail::FromPool(_, decision)) = self.shared.workers[0].inbox.take().pop()
-            else {
-                break;
-            };
-            next = self.connection.handle_decision(decision, context);
-        }
-        match next {
-            Next::Close => return Step::Closed,
-            Next::Queue => self.event = Event::Turn,
-            Next::Epoll(EventFlags::OUT) => return Step::Room,
-            Next::Epoll(EventFlags::IN) if self.is_readable() => {}
-            // Nobody changes the list meanwhile, so the wait ends by its time.
-            Next::Epoll(EventFlags::IN) if self.shared.service().watches[0].count() > 0 => {
-                self.event = Event::Overdue;
-            }
-            Next::Epoll(EventFlags::IN) => return Step::Bytes,
-            // The connection has dropped all that it takes after the last response.
-            Next::Epoll(_) => return Step::Closed,
-        }
-        Step::Further
-    }
-
-    fn is_readable(&self) -> bool {
-        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        recv(&self.connection.socket, &mut [0; 1], flags).is_ok()
+    /// One pass, and what other threads have to do for it. Whether the connection is still open.
+    pub fn pass(&mut self) -> bool {
+        POOL.join();
+        let server = &self.desk.service.server;
+        // There may be nothing to do.
+        server.notify(0);
+        self.worker.wait();
+        serve_pass(&mut self.worker, &self.desk);
+        server.connections() > 0
     }
 }

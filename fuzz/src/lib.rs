@@ -1,5 +1,6 @@
 //! What several targets share.
 
+pub mod parsed;
 pub mod reference;
 
 /// Most bytes of content; small, so that inputs reach it.

@@ -1,6 +1,6 @@
 #![no_main]
 
-use colors::fuzzing::{End, parse};
+use colors_fuzz::parsed::{End, parse};
 use colors_fuzz::{CONTENT_MAX, fill, reference, sizes};
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| check(data));

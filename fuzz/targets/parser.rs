@@ -1,6 +1,6 @@
 #![no_main]
 
-use colors::fuzzing::{End, ParsedRequest, parse};
+use colors_fuzz::parsed::{End, ParsedRequest, parse};
 use colors_fuzz::reference::{self, FIELD_LINES_MAX, HEAD_BYTES_MAX, PlainEnd, PlainRequest};
 use colors_fuzz::{CONTENT_MAX, fill, sizes};
 

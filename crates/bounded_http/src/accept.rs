@@ -11,8 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use socket2::SockRef;
 
-use super::inbox::{Mail, NewConnection};
-use super::limits::Quota;
+use super::policy::Policy;
 use super::shared::{Phase, Shared};
 
 /// How long after the begin of a stop connections are still accepted from the queues of the kernel.
@@ -28,12 +27,13 @@ const ACCEPTS_IN_A_ROW: usize = 64;
 /// Accepts connections of listening sockets, `L`.
 pub struct Acceptor<L> {
     shared: Arc<Shared>,
+    policy: Arc<dyn Policy>,
     listeners: Vec<L>,
 }
 
 impl<L: AsFd> Acceptor<L> {
-    pub(super) fn new(shared: Arc<Shared>, listeners: Vec<L>) -> Self {
-        Self { shared, listeners }
+    pub(super) fn new(shared: Arc<Shared>, policy: Arc<dyn Policy>, listeners: Vec<L>) -> Self {
+        Self { shared, policy, listeners }
     }
 
     /// Waits for connections and accepts them, once: until there are some, until one of these other
@@ -79,18 +79,14 @@ impl<L: AsFd> Acceptor<L> {
             }
             match SockRef::from(&self.listeners[listener]).accept() {
                 Ok((socket, peer)) => {
-                    let worker = self.shared.next_worker();
-                    let quota = Quota::new(Arc::clone(&self.shared), worker);
-                    let (socket, peer) = (socket.into(), peer.as_socket());
-                    let accepted = NewConnection { socket, peer, listener, quota };
-                    self.shared.workers[worker].inbox.post(Mail::NewConnection(accepted));
+                    self.shared.pass_on(socket.into(), peer.as_socket(), listener);
                 }
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock => return,
                     // The client closed the connection before it was accepted.
                     ErrorKind::ConnectionAborted | ErrorKind::Interrupted => {}
                     _ => {
-                        self.shared.policy().trouble(format_args!(
+                        self.policy.trouble(format_args!(
                             "cannot accept connections for the moment: {error}"
                         ));
                         // Most likely for lack of a descriptor or memory.

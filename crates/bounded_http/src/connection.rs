@@ -371,7 +371,7 @@ impl Connection {
 
     /// Tells the application that the connection is closed, or about to be, and why.
     pub(super) fn note(&self, reason: Closing, pass: &Pass) {
-        pass.shared.policy().closed(self.arrival(), reason);
+        pass.policy.closed(self.arrival(), reason);
     }
 
     fn close(&self, reason: Closing, pass: &Pass) -> Transition {

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
 use super::date::Date;
+use super::policy::Policy;
 use super::request::Request;
 use super::shared::{Phase, Shared};
 
@@ -18,6 +19,7 @@ const RECEIVE_BYTES_MAX: usize = 64 * 1024;
 /// What a connection needs of its worker in one pass of the event loop.
 pub(super) struct Pass {
     pub(super) shared: Arc<Shared>,
+    pub(super) policy: Arc<dyn Policy>,
     /// The number of the worker.
     pub(super) worker: usize,
     /// The phase of the server when the pass began.
@@ -33,10 +35,16 @@ pub(super) struct Pass {
 }
 
 impl Pass {
-    pub(super) fn new(shared: Arc<Shared>, worker: usize, now: Instant) -> Self {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        policy: Arc<dyn Policy>,
+        worker: usize,
+        now: Instant,
+    ) -> Self {
         Self {
             phase: shared.phase(),
             shared,
+            policy,
             worker,
             now,
             date: Date::default(),

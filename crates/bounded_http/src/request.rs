@@ -193,12 +193,10 @@ pub fn respond_all(answers: impl IntoIterator<Item = (Request, Response)>) {
 impl Drop for Request {
     fn drop(&mut self) {
         let Some(slot) = self.slot.take() else { return };
-        if slot.is_closed() {
-            return;
-        }
+        let Some(policy) = slot.policy().filter(|_| !slot.is_closed()) else { return };
         let arrival = slot.arrival(self.received_at);
         let message = "the service failed on this request".into();
-        let response = slot.policy().refuse(Some(&self.head), arrival, StatusCode(500), message);
+        let response = policy.refuse(Some(&self.head), arrival, StatusCode(500), message);
         if let Ok(Some(mail)) = slot.settle(Settled::Answer(response)) {
             slot.post(mail);
         }

@@ -1,13 +1,14 @@
 //! What the acceptor, the workers and the requests share.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use super::accept::Acceptor;
-use super::inbox::Inbox;
-use super::limits::{Limits, spare_connections};
+use super::inbox::{Inbox, Mail, NewConnection};
+use super::limits::{Limits, Quota, spare_connections};
 use super::policy::Policy;
 use super::response::keep_alive;
 use super::worker::Worker;
@@ -28,7 +29,8 @@ pub(super) struct Shared {
     pub(super) limits: Limits,
     /// See [`keep_alive`].
     pub(super) keep_alive: String,
-    policy: OnceLock<Arc<dyn Policy>>,
+    /// That of the workers and of the acceptor. Not kept here: it may itself have a [`Handle`].
+    policy: OnceLock<Weak<dyn Policy>>,
     phase: AtomicU8,
     /// The acceptor has ended, and so do the workers.
     pub(super) is_over: AtomicBool,
@@ -53,8 +55,9 @@ pub(super) struct WorkerShared {
 }
 
 impl Shared {
-    pub(super) fn policy(&self) -> &dyn Policy {
-        &**self.policy.get().expect("it is set before there are workers")
+    /// `None` before the start, and once workers and acceptor are gone.
+    pub(super) fn policy(&self) -> Option<Arc<dyn Policy>> {
+        self.policy.get()?.upgrade()
     }
 
     pub(super) fn phase(&self) -> Phase {
@@ -105,6 +108,19 @@ impl Shared {
         let connections = self.workers.iter().map(|worker| worker.open.load(Relaxed)).enumerate();
         connections.min_by_key(|(_, connections)| *connections).expect("there is a worker").0
     }
+
+    /// Passes a new connection to a worker. `listener`: the number of the one that has accepted it.
+    pub(super) fn pass_on(
+        self: &Arc<Self>,
+        socket: OwnedFd,
+        peer: Option<SocketAddr>,
+        listener: usize,
+    ) {
+        let worker = self.next_worker();
+        let quota = Quota::new(Arc::clone(self), worker);
+        let connection = NewConnection { socket, peer, listener, quota };
+        self.workers[worker].inbox.post(Mail::NewConnection(connection));
+    }
 }
 
 /// How the rest of the program reaches the server. A clone leads to the same.
@@ -140,11 +156,11 @@ impl Handle {
         policy: Arc<dyn Policy>,
         listeners: Vec<L>,
     ) -> io::Result<(Acceptor<L>, Vec<Worker>)> {
-        assert!(self.0.policy.set(policy).is_ok(), "the server has started already");
-        let workers = 0..self.0.workers.len();
-        let workers = workers.map(|number| Worker::new(Arc::clone(&self.0), number));
-        let workers = workers.collect::<io::Result<_>>()?;
-        Ok((Acceptor::new(Arc::clone(&self.0), listeners), workers))
+        let is_first = self.0.policy.set(Arc::downgrade(&policy)).is_ok();
+        assert!(is_first, "the server has started already");
+        let worker = |number| Worker::new(Arc::clone(&self.0), Arc::clone(&policy), number);
+        let workers = (0..self.0.workers.len()).map(worker).collect::<io::Result<_>>()?;
+        Ok((Acceptor::new(Arc::clone(&self.0), policy, listeners), workers))
     }
 
     /// What clients may use.
@@ -160,6 +176,12 @@ impl Handle {
     /// How many connections are open.
     pub fn connections(&self) -> usize {
         self.0.connections()
+    }
+
+    /// Serves a connection that was accepted elsewhere, also above [`Limits::connections_max`]. It
+    /// counts as one of the first listener, and of a peer without an address.
+    pub fn adopt(&self, socket: OwnedFd) {
+        self.0.pass_on(socket, None, 0);
     }
 
     /// Has each response close its connection from now on, as [`Acceptor::stop`] does.

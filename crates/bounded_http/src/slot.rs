@@ -62,7 +62,7 @@ impl Slot {
         Arrival { worker: self.worker, listener: self.listener, peer: self.peer, received_at }
     }
 
-    pub(super) fn policy(&self) -> &dyn Policy {
+    pub(super) fn policy(&self) -> Option<Arc<dyn Policy>> {
         self.shared.policy()
     }
 

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use super::connection::{Connection, Event, Next};
 use super::inbox::Mail;
 use super::pass::Pass;
-use super::policy::Closing;
+use super::policy::{Closing, Policy};
 use super::request::Request;
 use super::shared::{Phase, Shared};
 
@@ -111,13 +111,17 @@ fn enqueue(queue: &mut VecDeque<(u64, Event)>, id: u64, entry: &mut Entry, event
 }
 
 impl Worker {
-    pub(super) fn new(shared: Arc<Shared>, number: usize) -> io::Result<Self> {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        policy: Arc<dyn Policy>,
+        number: usize,
+    ) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let inbox = &shared.workers[number].inbox;
         epoll::add(&epoll, &inbox.eventfd, EventData::new_u64(INBOX), EventFlags::IN)?;
         let now = Instant::now();
         Ok(Self {
-            pass: Pass::new(shared, number, now),
+            pass: Pass::new(shared, policy, number, now),
             epoll,
             connections: BTreeMap::new(),
             last_id: INBOX,
@@ -369,7 +373,7 @@ impl Worker {
         if let Err(error) = changed {
             entry.connection.note(Closing::NoRoom, pass);
             self.connections.remove(&id);
-            self.pass.shared.policy().trouble(format_args!(
+            self.pass.policy.trouble(format_args!(
                 "closed a connection: epoll does not take its socket: {error}"
             ));
         }

@@ -75,7 +75,7 @@ impl Connection {
     ) -> io::Result<Transition> {
         let unfinished = self.parser.abandon();
         let head = head.or(unfinished.as_ref());
-        let response = pass.shared.policy().refuse(head, self.arrival(), status, message.into());
+        let response = pass.policy.refuse(head, self.arrival(), status, message.into());
         self.refuse(head.is_some_and(Head::is_head), response, pass)
     }
 
