@@ -153,6 +153,32 @@ fn plain() -> Server {
     Server::spawn(cargo)
 }
 
+/// On tiny_http, as many as there are threads stop it.
+#[test]
+fn clients_that_stall_stop_nobody_at_the_plain_design() {
+    let server = plain();
+    let head = "PUT /colors/red HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n";
+    let stalled: Vec<_> = (0..100)
+        .map(|number| {
+            let mut stream = TcpStream::connect(server.address).unwrap();
+            // half of a head, or half of a content
+            let sent = if number % 2 == 0 { head[..20].to_owned() } else { head.to_owned() + "{" };
+            stream.write_all(sent.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    for _ in 0..100 {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        let fields = "Host: localhost\r\nConnection: close\r\n";
+        stream.write_all(request("GET", "/colors/red", fields, "").as_bytes()).unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
+    }
+    drop(stalled);
+}
+
 #[test]
 fn the_plain_design_answers_as_the_service_does() {
     let server = plain();
