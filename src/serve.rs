@@ -20,6 +20,7 @@ use threadpool::ThreadPool;
 use tiny_http::StatusCode;
 
 pub(crate) use self::accept::{accept, stop};
+use self::late::Saving;
 pub(crate) use self::listen::{Listener, check_endpoint, inherited, listen};
 use crate::http::{Request, RequestFields, Response};
 use crate::service::{Decision, FAILED, RequestContext, Service, Thread, Wait};
@@ -34,6 +35,8 @@ pub(crate) struct Desk {
     pool: ThreadPool,
     /// By the number of the worker: whether it has still to show that it is not stuck.
     pings: Box<[AtomicBool]>,
+    /// By the number of the worker.
+    savings: Box<[Saving]>,
 }
 
 /// Takes requests and answers them, until the server stops.
@@ -65,7 +68,7 @@ fn serve_pass(worker: &mut Worker, desk: &Arc<Desk>) {
     }
     counters.immediate.observe_each(answered, worker.pass_time());
     if !changes.is_empty() {
-        desk.save(changes);
+        desk.save(worker.number(), changes);
     }
 }
 
@@ -110,9 +113,14 @@ enum Answered {
 }
 
 impl Desk {
-    pub(crate) fn new(service: Arc<Service>, pool: &ThreadPool) -> Self {
-        let pings = service.waits.iter().map(|_| AtomicBool::new(false)).collect();
-        Self { service, pool: pool.clone(), pings }
+    pub(crate) fn new(service: Arc<Service>, pool: &ThreadPool) -> Arc<Self> {
+        let workers = service.waits.len();
+        Arc::new_cyclic(|desk| Self {
+            service,
+            pool: pool.clone(),
+            pings: (0..workers).map(|_| AtomicBool::new(false)).collect(),
+            savings: (0..workers).map(|_| Saving::new(desk)).collect(),
+        })
     }
 
     /// Has each worker show that it is not stuck.
