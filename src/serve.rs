@@ -60,10 +60,8 @@ fn serve_pass(worker: &mut Worker, desk: &Arc<Desk>) {
     }
     let (mut answered, mut changes) = (0, Vec::new());
     while let Some(request) = worker.try_recv() {
-        match desk.answer(Asked::new(request), Thread::Worker) {
-            Answered::Now => answered += 1,
-            Answered::Later => {}
-            Answered::Save(asked, change) => changes.push((asked, change)),
+        if desk.answer(Asked::new(request), Thread::Worker, &mut changes) == Answered::Now {
+            answered += 1;
         }
     }
     counters.immediate.observe_each(answered, worker.pass_time());
@@ -103,13 +101,12 @@ impl Asked {
     }
 }
 
-/// What became of a request.
+/// When a request is answered.
+#[derive(PartialEq, Eq)]
 enum Answered {
     Now,
     /// It was answered late, and its time is noted, or it will be answered later.
     Later,
-    /// The writer has to save this change first.
-    Save(Asked, Change),
 }
 
 impl Desk {
@@ -136,8 +133,14 @@ impl Desk {
         self.pings.iter().any(|ping| ping.load(Relaxed))
     }
 
-    /// Answers a request, or sends it on its way.
-    fn answer(self: &Arc<Self>, asked: Asked, thread: Thread) -> Answered {
+    /// Answers a request, or sends it on its way. If its change has to be saved first, it is among
+    /// `changes` then.
+    fn answer(
+        self: &Arc<Self>,
+        asked: Asked,
+        thread: Thread,
+        changes: &mut Vec<(Asked, Change)>,
+    ) -> Answered {
         // Before the service looks: a later change marks the request once more.
         let number = || self.service.store.list.number();
         let is_changed = asked.wait.as_ref().is_some_and(|wait| wait.is_changed(number()));
@@ -147,11 +150,21 @@ impl Desk {
             Decision::Respond(response) => self.respond(asked, response, thread),
             Decision::Refuse(refusal) => self.refuse(asked, refusal, thread),
             Decision::Wait { current, .. } if is_changed => self.respond(asked, current, thread),
-            Decision::Wait { subject, seen, current } => {
-                self.wait_for_change(asked, subject, seen, current, thread)
+            Decision::Wait { current, .. } if !asked.may_wait() => {
+                self.respond(asked, current.into_not_modified(), thread)
             }
+            Decision::Wait { subject, seen, .. } if asked.wait.is_none() => {
+                let waits = &self.service.waits[asked.http.arrival().worker];
+                let wait = Some(Box::new(waits.add(subject, asked.http.id(), seen)));
+                // A change may have come before it was added, so ask again.
+                self.answer(Asked { wait, ..asked }, thread, changes)
+            }
+            Decision::Wait { .. } => asked.park(),
             Decision::AnswerOnPool => self.answer_on_pool(asked),
-            Decision::Save(change) => Answered::Save(asked, change),
+            Decision::Save(change) => {
+                changes.push((asked, change));
+                Answered::Later
+            }
         }
     }
 

@@ -43,11 +43,11 @@ impl Desk {
     pub(super) fn answer_on_pool(self: &Arc<Self>, asked: Asked) -> Answered {
         let queued_at = Instant::now();
         let desk = Arc::clone(self);
-        self.pool.execute(move || match desk.answer(asked, Thread::Pool { queued_at }) {
-            Answered::Now | Answered::Later => {}
-            Answered::Save(asked, change) => {
-                desk.save(asked.http.arrival().worker, vec![(asked, change)]);
-            }
+        self.pool.execute(move || {
+            let worker = asked.http.arrival().worker;
+            let mut changes = Vec::new();
+            desk.answer(asked, Thread::Pool { queued_at }, &mut changes);
+            desk.save(worker, changes);
         });
         Answered::Later
     }
