@@ -207,3 +207,7 @@ fn catch_panic(question: impl FnOnce() -> Decision) -> Decision {
     catch_unwind(AssertUnwindSafe(question))
         .unwrap_or_else(|_| Decision::Respond(Response::error(StatusCode(500), FAILED)))
 }
+
+#[cfg(test)]
+#[path = "serve_tests.rs"]
+mod tests;
