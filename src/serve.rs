@@ -155,9 +155,9 @@ impl Desk {
             }
             Decision::Wait { subject, seen, .. } if asked.wait.is_none() => {
                 let waits = &self.service.waits[asked.http.arrival().worker];
-                let wait = Some(Box::new(waits.add(subject, asked.http.id(), seen)));
-                // A change may have come before it was added, so ask again.
-                self.answer(Asked { wait, ..asked }, thread, changes)
+                let asked = asked.waiting(waits, subject, seen);
+                // A change may have come before the wait, so ask again.
+                self.answer(asked, thread, changes)
             }
             Decision::Wait { .. } => asked.park(),
             Decision::AnswerOnPool => self.answer_on_pool(asked),

@@ -228,9 +228,10 @@ fn a_change_before_the_wait_is_not_missed() {
     let asked = tested.receive();
     let context = RequestContext { listener: 0, thread: Thread::Worker };
     let decision = tested.desk.service.decide(&asked.request(), context);
-    let Decision::Wait { subject, seen, current } = decision else { panic!("it is current") };
+    let Decision::Wait { subject, seen, .. } = decision else { panic!("it is current") };
     tested.desk.change_red("2");
-    tested.desk.wait_for_change(asked, subject, seen, current, Thread::Worker);
+    let asked = asked.waiting(&tested.desk.service.waits[0], subject, seen);
+    tested.desk.answer(asked, Thread::Worker, &mut Vec::new());
     tested.passes();
     assert_eq!((client.statuses(), tested.desk.waits()), (vec![200], 0));
 }
@@ -244,7 +245,8 @@ fn a_wait_for_a_long_list_that_has_changed_does_not_end_without_an_answer() {
     let asked = tested.receive();
     assert_eq!(asked.http.reason(), Reason::ClientGoesOn);
     tested.desk.change_red(&(long + "y"));
-    assert!(matches!(tested.desk.answer(asked, Thread::Worker), Answered::Later));
+    let answered = tested.desk.answer(asked, Thread::Worker, &mut Vec::new());
+    assert!(matches!(answered, Answered::Later));
     tested.passes();
     assert_eq!((client.statuses(), tested.desk.waits()), (vec![200, 404], 0));
 }
@@ -391,7 +393,7 @@ fn nobody_who_waits_is_forgotten() {
                     // A change that comes after the pass has looked for changes.
                     tested.begin_pass();
                     while let Some(request) = tested.worker.try_recv() {
-                        tested.desk.answer(Asked::new(request), Thread::Worker);
+                        tested.desk.answer(Asked::new(request), Thread::Worker, &mut Vec::new());
                         tested.desk.change_red(value);
                     }
                 }

@@ -100,10 +100,7 @@ fn a_panic_while_outcomes_are_delivered_is_answered_with_500() {
     let mut changes = Vec::new();
     tested.begin_pass();
     while let Some(request) = tested.worker.try_recv() {
-        match desk.answer(Asked::new(request), Thread::Worker) {
-            Answered::Save(asked, change) => changes.push((asked, change)),
-            _ => panic!("it has to be saved"),
-        }
+        desk.answer(Asked::new(request), Thread::Worker, &mut changes);
     }
     desk.save(0, changes);
     let (changes, deliver) = take_changes(&queue);

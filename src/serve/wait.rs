@@ -1,10 +1,11 @@
 //! Requests that wait for a change of what they name (RFC 7240 §4.3): parked, and received again.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Answered, Asked};
 use crate::http::{RequestFields, Response};
-use crate::service::Wait;
+use crate::service::{Subject, Wait, Waits};
 
 /// What is kept of a request that is parked.
 pub(super) struct Kept {
@@ -28,6 +29,12 @@ impl Asked {
     /// Whether the request prefers to wait, and may be parked.
     pub(super) fn may_wait(&self) -> bool {
         !self.wait_time().is_zero() && !self.http.reason().is_final()
+    }
+
+    /// Notes that the request waits for a change of this subject since a version.
+    pub(super) fn waiting(self, waits: &Arc<Waits>, subject: Subject, seen: u64) -> Self {
+        let wait = waits.add(subject, self.http.id(), seen);
+        Self { wait: Some(Box::new(wait)), ..self }
     }
 
     /// Has the request received again when what it waits for has changed, or its time is over.
