@@ -386,3 +386,7 @@ impl Drop for Connection {
         self.slot.close();
     }
 }
+
+#[cfg(test)]
+#[path = "connection_tests.rs"]
+mod tests;

@@ -63,6 +63,8 @@ mod server;
 mod shared;
 mod slot;
 pub mod syntax;
+#[cfg(test)]
+mod test_application;
 mod worker;
 
 pub use accept::Acceptor;

@@ -1,0 +1,461 @@
+//! The state machine of a connection: states and events, with a clock that the test moves.
+
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc;
+use std::thread;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
+
+use super::receiving::REQUESTS_IN_A_ROW;
+use super::*;
+use crate::inbox::Mail;
+use crate::request::Request;
+use crate::response::{Response, SharedContent};
+use crate::shared::Handle;
+use crate::test_application::{Application, Client, LIMITS, LONG, describe, get, post, respond};
+
+const READ: Next = Next::Epoll(EventFlags::IN);
+
+const NOTHING: Next = Next::Epoll(EventFlags::empty());
+
+/// A connection, its client, and the application that gets its requests.
+struct Pair {
+    connection: Connection,
+    client: Client,
+    pass: Pass,
+    application: Application,
+    /// When the connection was made.
+    start: Instant,
+}
+
+impl Pair {
+    fn new() -> Self {
+        Self::of(Client::new())
+    }
+
+    fn of((client, socket): (Client, OwnedFd)) -> Self {
+        let application = Application::new();
+        let server = Handle::new(1, LIMITS).unwrap();
+        let policy = Arc::clone(&application.notes);
+        server.start(Arc::clone(&policy) as _, Vec::<UnixStream>::new()).unwrap();
+        let (shared, start) = (server.0, Instant::now());
+        let quota = Quota::new(Arc::clone(&shared), 0);
+        let pass = Pass::new(shared, policy, 0, start);
+        let accepted = NewConnection { socket, peer: None, listener: 0, quota };
+        let connection = Connection::new(accepted, 1, &pass);
+        Self { connection, client, pass, application, start }
+    }
+
+    /// One that has reached this state at second 10.
+    fn in_state(name: &str) -> Self {
+        let bytes = match name {
+            "new" => String::new(),
+            "reading" => "GET /".to_owned(),
+            "lingering" => "nonsense\r\n\r\n".to_owned(),
+            _ => get(&format!("/{name}")),
+        };
+        let mut pair = Self::new();
+        pair.send(10, &bytes);
+        pair
+    }
+
+    /// What others use of the memory.
+    fn others(&self, bytes: usize) -> Quota {
+        let mut others = Quota::new(Arc::clone(&self.pass.shared), 0);
+        others.set_memory(bytes);
+        others
+    }
+
+    /// Begins a pass at this second.
+    fn begin(&mut self, seconds: u64) {
+        self.pass.begin(self.start + Duration::from_secs(seconds));
+    }
+
+    /// What follows, once the application has got the requests that are handed out.
+    fn handle(&mut self, event: Event) -> Next {
+        let next = self.connection.handle_event(event, &mut self.pass);
+        self.answer(next)
+    }
+
+    fn answer(&mut self, mut next: Next) -> Next {
+        let mut handed_out = 0;
+        while next == Next::HandOut {
+            handed_out += 1;
+            assert!(handed_out < 100, "the same request, again and again");
+            let request = self.pass.received.take().unwrap();
+            self.application.answer(request);
+            next = self.connection.handle_event(Event::Back, &mut self.pass);
+        }
+        next
+    }
+
+    /// Takes the mail.
+    fn handle_mail(&mut self) -> Next {
+        let mut mail = self.pass.shared.workers[0].inbox.take();
+        let Some(Mail::Settled(1, settled)) = mail.pop() else { panic!("there is none") };
+        let next = self.connection.handle_settled(settled, &mut self.pass);
+        self.answer(next)
+    }
+
+    /// Sends bytes at this second, and serves the connection until it waits.
+    fn send(&mut self, seconds: u64, bytes: &str) -> Next {
+        self.begin(seconds);
+        self.client.send(bytes);
+        let mut next = self.handle(Event::Socket);
+        while next == Next::Queue {
+            next = self.handle(Event::Turn);
+        }
+        next
+    }
+
+    /// Sends a request that is handed out, and not answered yet.
+    fn hand_out(&mut self, bytes: &str) -> Request {
+        self.client.send(bytes);
+        assert_eq!(self.connection.handle_event(Event::Socket, &mut self.pass), Next::HandOut);
+        self.pass.received.take().unwrap()
+    }
+
+    /// After how many seconds since the start the connection is overdue.
+    fn deadline(&self, phase: Phase) -> Option<u64> {
+        let deadline = self.connection.deadline(phase, &LIMITS)?;
+        Some((deadline - self.start).as_secs())
+    }
+}
+
+#[test]
+fn every_state_has_a_deadline_in_every_phase_but_while_somebody_has_the_request() {
+    for (name, deadline, stopping) in [
+        ("new", Some(30), Some(1)),
+        ("reading", Some(40), Some(40)),
+        ("idle", Some(86), Some(11)),
+        ("away", None, None),
+        ("park", Some(70), Some(10)),
+        ("current", Some(40), Some(40)),
+        ("lingering", Some(12), Some(12)),
+    ] {
+        let pair = Pair::in_state(name);
+        assert_eq!(pair.deadline(Phase::Serving), deadline, "{name}");
+        assert_eq!(pair.deadline(Phase::AboveLimit), deadline, "{name}");
+        assert_eq!(pair.deadline(Phase::Stopping), stopping, "{name}");
+    }
+}
+
+#[test]
+fn what_comes_besides_bytes_is_told_and_noted_by_the_state() {
+    use Closing::{Idle, NoRoom, Request, Unread};
+    for (name, event, next, response, noted) in [
+        ("new", Event::Overdue, Next::Close, None, Some(Idle)),
+        ("new", Event::Evicted, Next::Close, None, Some(NoRoom)),
+        ("reading", Event::Overdue, READ, Some("408 refused close"), Some(Request)),
+        ("reading", Event::Evicted, Next::Close, Some("503 refused close"), Some(NoRoom)),
+        ("idle", Event::Overdue, Next::Close, Some("200 /idle"), Some(Idle)),
+        ("idle", Event::Evicted, Next::Close, Some("200 /idle"), Some(NoRoom)),
+        ("away", Event::Socket, NOTHING, None, None),
+        ("park", Event::Turn, READ, Some("200 /park Woken"), None),
+        ("park", Event::Overdue, READ, Some("200 /park TimeOver"), None),
+        ("park", Event::Evicted, Next::Close, Some("200 /park Evicted"), Some(NoRoom)),
+        ("current", Event::Overdue, Next::Close, Some("200 current"), Some(Unread)),
+        ("current", Event::Evicted, Next::Close, Some("200 current"), Some(NoRoom)),
+        ("lingering", Event::Overdue, Next::Close, Some("400 refused close"), None),
+        ("lingering", Event::Evicted, Next::Close, Some("400 refused close"), None),
+    ] {
+        let mut pair = Pair::in_state(name);
+        pair.begin(100);
+        assert_eq!(pair.handle(event), next, "{name} {event:?}");
+        assert_eq!(pair.client.received(), Vec::from_iter(response), "{name} {event:?}");
+        assert_eq!(pair.application.notes.closed(), Vec::from_iter(noted), "{name} {event:?}");
+    }
+}
+
+#[test]
+fn more_bytes_of_a_request_give_it_no_more_time() {
+    let mut pair = Pair::new();
+    pair.send(5, "GET /");
+    pair.send(9, "a HTTP/1.1\r\n");
+    assert_eq!(pair.deadline(Phase::Serving), Some(35));
+    pair.send(20, "Host: a\r\n\r\nGET");
+    assert_eq!(pair.client.received(), ["200 /a"]);
+    assert_eq!(pair.deadline(Phase::Serving), Some(50));
+}
+
+#[test]
+fn after_the_last_response_a_client_may_go_on_sending_for_the_request_timeout() {
+    let mut pair = Pair::in_state("lingering");
+    for seconds in 11..40 {
+        assert_eq!(pair.send(seconds, &"x".repeat(8_000)), READ);
+        assert_eq!(pair.deadline(Phase::Serving), Some((seconds + 2).min(40)));
+        assert_eq!(pair.deadline(Phase::Stopping), Some(12));
+    }
+    assert_eq!(pair.connection.stalled_since(), Some(pair.start + Duration::from_secs(10)));
+}
+
+#[test]
+fn a_parked_request_is_received_again_when_its_client_goes_on() {
+    let mut pair = Pair::in_state("park");
+    pair.send(11, &(get("/a") + &get("/b")));
+    assert_eq!(pair.client.received(), ["200 /park ClientGoesOn", "200 /a", "200 /b"]);
+    // what is behind it already counts as well
+    pair.send(12, &(get("/park") + &get("/a")));
+    assert_eq!(pair.client.received(), ["200 /park ClientGoesOn", "200 /a"]);
+    // it may still read, when it has ended its half
+    let mut pair = Pair::in_state("park");
+    pair.client.0.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(pair.handle(Event::Socket), READ);
+    assert_eq!(pair.client.received(), ["200 /park ClientGoesOn"]);
+    assert_eq!(pair.handle(Event::Socket), Next::Close);
+    // nothing has come after all
+    let mut pair = Pair::in_state("park");
+    assert_eq!(pair.handle(Event::Socket), READ);
+    assert_eq!(pair.deadline(Phase::Serving), Some(70));
+}
+
+#[test]
+fn a_request_is_not_parked_while_responses_before_it_are_unread() {
+    let mut pair = Pair::new();
+    sockopt::set_socket_send_buffer_size(&pair.connection.socket, 1).unwrap();
+    let mut next = pair.send(1, &(get("/lines").repeat(6) + &get("/park")));
+    let mut received = Vec::new();
+    while next != READ {
+        assert_eq!(next, Next::Epoll(EventFlags::OUT));
+        received.extend(pair.client.receive());
+        next = pair.handle(Event::Socket);
+    }
+    received.extend(pair.client.receive());
+    assert_eq!(describe(&received)[6..], ["200 /park ClientGoesOn"]);
+}
+
+#[test]
+fn a_parked_request_is_received_again_at_a_stop() {
+    let mut pair = Pair::in_state("park");
+    pair.pass.shared.set_phase(Phase::Stopping);
+    pair.begin(11);
+    assert_eq!(pair.handle(Event::Overdue), READ);
+    assert_eq!(pair.client.received(), ["200 /park Stopping close"]);
+    // during it, none is parked
+    let mut pair = Pair::new();
+    pair.pass.shared.set_phase(Phase::Stopping);
+    pair.send(1, &get("/park"));
+    assert_eq!(pair.client.received(), ["200 /park Stopping close"]);
+    // above the limit, it may be
+    let mut pair = Pair::new();
+    pair.pass.shared.set_phase(Phase::AboveLimit);
+    pair.send(1, &get("/park"));
+    assert_eq!(pair.client.received().len(), 0);
+}
+
+#[test]
+fn a_wake_before_the_park_is_remembered() {
+    let mut pair = Pair::new();
+    let request = pair.hand_out(&get("/park"));
+    assert!(!pair.connection.wake());
+    pair.application.answer(request);
+    assert_eq!(pair.handle(Event::Back), READ);
+    assert_eq!(pair.client.received(), ["200 /park Woken"]);
+    // while another thread has it
+    let request = pair.hand_out(&get("/park"));
+    assert_eq!(pair.handle(Event::Back), READ);
+    assert!(!pair.connection.wake());
+    pair.application.answer(request);
+    assert_eq!(pair.handle_mail(), READ);
+    assert_eq!(pair.client.received(), ["200 /park Woken"]);
+    // but not for the next request
+    let request = pair.hand_out(&get("/a"));
+    pair.connection.wake();
+    pair.application.answer(request);
+    assert_eq!(pair.handle(Event::Back), READ);
+    pair.send(1, &get("/park"));
+    assert_eq!(pair.client.received(), ["200 /a"]);
+}
+
+/// The request has the slot, and would lock it again.
+#[test]
+fn a_parked_request_is_not_dropped_under_the_lock_of_its_slot() {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        drop(Pair::in_state("park"));
+        // parked, and the connection has not looked yet
+        let mut pair = Pair::new();
+        let request = pair.hand_out(&get("/park"));
+        pair.application.answer(request);
+        drop(pair.connection);
+        sender.send(())
+    });
+    receiver.recv_timeout(Duration::from_secs(10)).expect("no lock is taken twice");
+}
+
+#[test]
+fn a_request_that_is_parked_after_a_final_reason_closes_its_connection() {
+    for (phase, event, bytes) in [
+        (Phase::Serving, Event::Overdue, ""),
+        (Phase::Serving, Event::Socket, "GET"),
+        (Phase::AboveLimit, Event::Evicted, ""),
+        (Phase::Stopping, Event::Overdue, ""),
+    ] {
+        let mut pair = Pair::in_state("park-again");
+        assert_eq!(pair.handle(Event::Turn), READ, "woken, it is parked once more");
+        pair.pass.shared.set_phase(phase);
+        pair.begin(100);
+        pair.client.send(bytes);
+        assert_eq!(pair.handle(event), Next::Close, "{phase:?} {event:?}");
+        assert_eq!(pair.client.received().len(), 0);
+        assert_eq!(pair.application.notes.closed(), [Closing::NoRoom]);
+    }
+}
+
+#[test]
+fn a_request_counts_as_memory_until_it_is_answered_whoever_has_it() {
+    let mut pair = Pair::new();
+    let counted = |pair: &Pair| pair.pass.shared.memory.load(Relaxed);
+    let request = pair.hand_out(&post("/away", 900));
+    let handed_out = counted(&pair);
+    assert!((8 * 900..8 * 900 + 3_000).contains(&handed_out), "{handed_out}");
+    pair.application.answer(request);
+    pair.handle(Event::Back);
+    assert_eq!(counted(&pair), handed_out);
+    respond(pair.application.away.remove(0)).unwrap();
+    assert_eq!(counted(&pair), handed_out, "its worker does not know yet");
+    pair.handle_mail();
+    assert_eq!(counted(&pair), 0);
+    assert_eq!(pair.client.received(), ["200 /away"]);
+}
+
+#[test]
+fn a_head_that_is_too_long_is_refused_with_all_of_its_whole_fields() {
+    let begin = "GET / HTTP/1.1\r\nHost: a\r\nLong: ";
+    // one byte more than is allowed, with the line
+    let value = "x".repeat(64 * 1024 + 1 - begin.len() - 2);
+    let mut pair = Pair::new();
+    pair.send(1, &format!("{begin}{value}\r\n"));
+    assert_eq!(pair.client.received().len(), 0, "it comes in parts");
+    while pair.connection.parser.memory() > 0 {
+        pair.handle(Event::Socket);
+    }
+    assert_eq!(pair.client.received(), ["431 refused Host Long close"]);
+}
+
+#[test]
+fn a_request_that_is_dropped_is_answered_with_500() {
+    let head = "HEAD /away HTTP/1.1\r\nHost: a\r\n\r\n";
+    for (request, expected) in [(get("/away"), "500 refused Host"), (head.to_owned(), "500")] {
+        let mut pair = Pair::new();
+        assert_eq!(pair.send(1, &request.replace("/away", "/drop")), READ);
+        assert_eq!(pair.client.received(), [expected], "on this thread");
+        pair.send(1, &request);
+        let away = pair.application.away.remove(0);
+        thread::spawn(move || drop(away)).join().unwrap();
+        assert_eq!(pair.handle_mail(), READ);
+        assert_eq!(pair.client.received(), [expected], "on another");
+    }
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order_whichever_thread_answers_each() {
+    let mut pair = Pair::new();
+    pair.send(1, &["/a", "/away", "/b", "/away", "/away", "/c"].map(get).concat());
+    assert_eq!(pair.client.received(), ["200 /a"]);
+    for expected in [vec!["200 /away", "200 /b"], vec!["200 /away"], vec!["200 /away", "200 /c"]] {
+        // the client sends more meanwhile, and nothing of it is received
+        pair.client.send("\r\n");
+        assert_eq!(pair.handle(Event::Socket), NOTHING);
+        assert_eq!(pair.application.away.len(), 1);
+        let away = pair.application.away.remove(0);
+        thread::spawn(move || respond(away).unwrap()).join().unwrap();
+        pair.handle_mail();
+        assert_eq!(pair.client.received(), expected);
+    }
+}
+
+/// A socket of this type keeps what was sent at a time apart.
+#[test]
+fn responses_to_pipelined_requests_are_sent_together() {
+    let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::NONBLOCK);
+    let (client, socket) = socketpair(AddressFamily::UNIX, kind, flags, None).unwrap();
+    let mut pair = Pair::of((Client(client.into()), socket));
+    pair.send(1, &get("/a").repeat(10));
+    let mut buffer = [0; 8 * 1024];
+    let length = rustix::io::read(&pair.client.0, &mut buffer).unwrap();
+    assert_eq!(describe(&buffer[..length]), ["200 /a"; 10]);
+}
+
+#[test]
+fn a_client_that_pipelines_lets_others_have_their_turn() {
+    const COUNT: usize = REQUESTS_IN_A_ROW as usize;
+    let mut pair = Pair::new();
+    pair.client.send(&get("/a").repeat(COUNT + 1));
+    assert_eq!(pair.handle(Event::Socket), Next::Queue);
+    assert_eq!(pair.client.received(), ["200 /a"; COUNT]);
+    assert_eq!(pair.handle(Event::Turn), READ);
+    assert_eq!(pair.client.received(), ["200 /a"]);
+}
+
+#[test]
+fn the_head_decides_before_memory_whether_a_request_comes_whole_or_in_parts() {
+    for (target, expected) in
+        [("/forbidden", "403 close"), ("/a", "503 refused Host Content-Length close")]
+    {
+        let request = post(target, 600);
+        for first in [10, 500, request.len()] {
+            let mut pair = Pair::new();
+            let _others = pair.others(9_900);
+            let (first, rest) = request.split_at(first);
+            pair.send(1, first);
+            pair.send(1, rest);
+            assert_eq!(pair.client.received(), [expected], "{first:?}");
+        }
+    }
+}
+
+#[test]
+fn an_answer_fails_once_the_connection_is_closed() {
+    let mut pair = Pair::new();
+    // the response to the first one cannot be sent
+    pair.client.send(&(get("/a") + &get("/away")));
+    (pair.client, _) = Client::new();
+    assert_eq!(pair.handle(Event::Socket), Next::Close);
+    let request = pair.application.away.remove(0);
+    assert!(request.is_open());
+    drop(pair.connection);
+    assert!(!request.is_open());
+    assert!(request.respond(Response::empty(200)).is_err());
+    assert_eq!(pair.pass.shared.workers[0].inbox.take().len(), 0);
+}
+
+#[test]
+fn long_content_is_sent_when_its_turn_comes() {
+    let mut pair = Pair::in_state("current");
+    assert_eq!(pair.client.received(), ["200 current"]);
+    assert_eq!(pair.handle(Event::Socket), Next::Queue);
+    let mut received = [0; 1_000];
+    assert!(rustix::io::read(&pair.client.0, &mut received).is_err(), "nothing is sent yet");
+    assert_eq!(pair.handle(Event::Turn), Next::Epoll(EventFlags::OUT));
+    assert_eq!(rustix::io::read(&pair.client.0, &mut received), Ok(1_000));
+}
+
+#[test]
+fn a_client_that_does_not_read_is_closed_when_its_responses_take_too_much() {
+    for (others_bytes, expected) in [(0, Next::Epoll(EventFlags::OUT)), (9_900, Next::Close)] {
+        let mut pair = Pair::new();
+        let _others = pair.others(others_bytes);
+        assert_eq!(pair.send(1, &get("/more-lines").repeat(90)), expected);
+    }
+}
+
+#[test]
+fn a_client_that_reads_what_is_old_is_closed_when_memory_is_short() {
+    for (others_bytes, deadline, next) in [
+        (20_000_000, 10, Next::Close),
+        // two versions of a long content may be read to their end
+        (LONG, 40, Next::Epoll(EventFlags::OUT)),
+    ] {
+        let mut pair = Pair::in_state("current");
+        pair.application.current = SharedContent::new(*b"new");
+        pair.pass.shared.read_bytes.fetch_add(others_bytes, Relaxed);
+        assert_eq!(pair.deadline(Phase::Serving), Some(deadline));
+        assert_eq!(pair.handle(Event::Overdue), next);
+        let is_closed = next == Next::Close;
+        let noted = Vec::from_iter(is_closed.then_some(Closing::OldContent));
+        assert_eq!(pair.application.notes.closed(), noted);
+    }
+}

@@ -1,0 +1,372 @@
+//! A worker without a thread of its own: passes, mail and the run queue, with a clock that the test
+//! moves.
+
+use std::os::unix::net::UnixStream;
+use std::thread;
+
+use rustix::event::{PollFd, PollFlags};
+
+use super::*;
+use crate::inbox::NewConnection;
+use crate::limits::{Quota, Reading};
+use crate::request::respond_all;
+use crate::response::{Response, SharedContent};
+use crate::shared::Handle;
+use crate::test_application::{Application, Client, LIMITS, get, post};
+
+const _: () = {
+    const fn is_send<T: Send>() {}
+    is_send::<Worker>();
+    is_send::<Request>();
+};
+
+/// A server whose workers the test has pass by pass.
+struct Passes {
+    worker: Worker,
+    /// The other worker. It has the second connection, the fourth, and so on.
+    other: Worker,
+    server: Handle,
+    application: Application,
+    now: Instant,
+}
+
+impl Passes {
+    fn new() -> Self {
+        let application = Application::new();
+        let server = Handle::new(2, LIMITS).unwrap();
+        let policy = Arc::clone(&application.notes);
+        let (_, workers) = server.start(policy, Vec::<UnixStream>::new()).unwrap();
+        let [worker, other] = workers.try_into().unwrap_or_else(|_| panic!("two were asked for"));
+        Self { worker, other, server, application, now: Instant::now() }
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        &self.server.0
+    }
+
+    /// A client that is connected to the first worker, and sends this.
+    fn connect(&mut self, bytes: &str) -> Client {
+        let (mut client, socket) = Client::new();
+        client.send(bytes);
+        let quota = Quota::new(Arc::clone(self.shared()), 0);
+        let accepted = NewConnection { socket, peer: None, listener: 0, quota };
+        self.shared().workers[0].inbox.post(Mail::NewConnection(accepted));
+        client
+    }
+
+    /// A pass of the first worker, in which it has mail and these sockets are ready. The deadlines
+    /// until now have passed at its end.
+    fn pass(&mut self, ready: &[u64]) {
+        let ready = ready.iter().chain([&INBOX]);
+        let event =
+            |id: &u64| epoll::Event { flags: EventFlags::IN, data: EventData::new_u64(*id) };
+        self.worker.begin_pass(&ready.map(event).collect::<Vec<_>>(), self.now);
+        while let Some(request) = self.worker.try_recv() {
+            self.application.answer(request);
+        }
+        self.worker.end_pass(self.now);
+        self.worker.end_pass(self.now);
+    }
+
+    fn pass_after(&mut self, seconds: u64) {
+        self.now += Duration::from_secs(seconds);
+        self.pass(&[]);
+    }
+}
+
+/// Whether [`Worker::wait`] would return at once.
+fn is_ready(worker: &Worker) -> bool {
+    let mut polled = [PollFd::new(&worker.epoll, PollFlags::IN)];
+    rustix::event::poll(&mut polled, Some(&Timespec::default())).unwrap() > 0
+}
+
+/// How often a worker was woken since it looked.
+fn wakes(shared: &Shared, worker: usize) -> u64 {
+    let mut count = [0; 8];
+    // It fails if there was none.
+    let _ = rustix::io::read(&shared.workers[worker].inbox.eventfd, &mut count);
+    u64::from_ne_bytes(count)
+}
+
+#[test]
+fn the_worker_with_the_fewest_connections_is_next() {
+    let passes = Passes::new();
+    let shared = passes.shared();
+    let mut open = Vec::new();
+    for expected in [0, 1, 0, 1, 0, 1, 0, 1, 0, 1] {
+        assert_eq!((shared.excess(), shared.accepts_none()), (0, false));
+        assert_eq!(shared.next_worker(), expected);
+        open.push(Quota::new(Arc::clone(shared), expected));
+    }
+    // an eighth of the limit, and at least one, may be above it
+    open.push(Quota::new(Arc::clone(shared), 0));
+    assert_eq!((shared.excess(), shared.accepts_none()), (1, true));
+    open.remove(1);
+    assert_eq!((shared.next_worker(), shared.excess(), shared.accepts_none()), (1, 0, false));
+}
+
+#[test]
+fn connections_are_refused_more_memory_than_all_may_use_together() {
+    let passes = Passes::new();
+    let quota = || Quota::new(Arc::clone(passes.shared()), 0);
+    let (mut one, other) = (quota(), quota());
+    assert!(!other.would_exceed(10_001));
+    one.set_memory(5_000);
+    assert!(!other.would_exceed(10_001), "half of it is left");
+    one.set_memory(5_001);
+    assert!(other.would_exceed(5_000) && !other.would_exceed(4_999) && !one.would_exceed(10_001));
+    drop(one);
+    assert!(!other.would_exceed(10_001));
+}
+
+#[test]
+fn what_only_its_readers_have_takes_limited_memory() {
+    let passes = Passes::new();
+    let shared = passes.shared();
+    let start = passes.now;
+    let read_bytes = || shared.read_bytes.load(Relaxed);
+    // each version has two clients, which begin to read it at this second
+    let read = |content: &SharedContent, seconds: u64| {
+        let begun = start + Duration::from_secs(seconds);
+        [(); 2].map(|()| (content.clone(), Reading::new(shared, content, begun)))
+    };
+    // each deadline, in seconds
+    let deadlines = |versions: &[[(SharedContent, Reading); 2]]| -> Vec<Option<f64>> {
+        let deadline =
+            |(_, reading): &(_, Reading)| Some((reading.deadline()? - start).as_secs_f64());
+        versions.iter().flatten().map(deadline).collect()
+    };
+    let mut versions = Vec::new();
+    for number in 0..5 {
+        let content = SharedContent::new(vec![0; 4_000]);
+        versions.push(read(&content, number));
+        assert_eq!(versions.len() * 4_000, read_bytes());
+        let newest = deadlines(&versions[versions.len() - 1..]);
+        assert_eq!(newest, [None; 2], "the application refers to it");
+        drop(content);
+        if number < 2 {
+            assert_eq!(deadlines(&versions), vec![None; 2 * versions.len()], "there is room");
+        }
+    }
+    // twice the limit of 10,000
+    assert_eq!(deadlines(&versions), [0., 0., 1., 1., 2., 2., 3., 3., 4., 4.].map(Some));
+    // the older ones are closed: 2,000 more than the limit, so 8 tenths of 30 s are left
+    versions.drain(..2);
+    assert_eq!(deadlines(&versions), [26., 26., 27., 27., 28., 28.].map(Some));
+    drop(versions);
+    assert_eq!(read_bytes(), 0);
+    // two versions of a long content may be read to their end
+    let versions = [0, 1].map(|number| read(&SharedContent::new(vec![0; 10_001]), number));
+    assert_eq!(deadlines(&versions), [None; 4]);
+    drop(versions);
+    assert_eq!(read_bytes(), 0);
+}
+
+#[test]
+fn at_the_connection_limit_a_client_that_goes_on_reading_is_not_closed() {
+    let mut passes = Passes::new();
+    let client = passes.connect(&get("/current"));
+    passes.pass(&[]);
+    passes.shared().set_phase(Phase::AboveLimit);
+    let _others = [(); 10].map(|()| Quota::new(Arc::clone(passes.shared()), 1));
+    let mut received = vec![0; 50_000];
+    for step in 1..=3 {
+        assert_eq!(rustix::io::read(&client.0, &mut received), Ok(50_000));
+        passes.pass_after(1);
+        assert_eq!(passes.worker.connections.len(), 1, "step {step}");
+    }
+    // the kernel takes some more
+    (0..10).for_each(|_| passes.pass_after(1));
+    assert_eq!(passes.worker.connections.len(), 0);
+    assert_eq!(passes.application.notes.closed(), [Closing::NoRoom]);
+}
+
+#[test]
+fn evicted_parked_requests_are_received_first_and_their_connections_close_a_pass_later() {
+    let mut passes = Passes::new();
+    let mut clients = [(); 2].map(|()| passes.connect(&get("/park")));
+    passes.pass(&[]);
+    passes.shared().set_phase(Phase::AboveLimit);
+    // two are too many for each of the two workers
+    let _others = [(); 12].map(|()| Quota::new(Arc::clone(passes.shared()), 1));
+    passes.pass_after(1);
+    assert_eq!(passes.worker.connections.len(), 2);
+    assert!(clients.iter_mut().all(|client| client.received().is_empty()));
+    passes.pass(&[]);
+    assert_eq!(passes.worker.connections.len(), 0);
+    for mut client in clients {
+        assert_eq!(client.received(), ["200 /park Evicted close"]);
+    }
+    assert_eq!(passes.application.notes.closed(), [Closing::NoRoom; 2]);
+}
+
+#[test]
+fn a_parked_request_is_received_again_once_its_worker_wakes_it() {
+    let mut passes = Passes::new();
+    let mut client = passes.connect(&get("/park"));
+    passes.pass(&[]);
+    passes.worker.wake(2);
+    passes.pass(&[]);
+    assert_eq!(client.received().len(), 0, "there is no connection 2");
+    (0..3).for_each(|_| passes.worker.wake(1));
+    passes.pass(&[]);
+    assert_eq!(client.received(), ["200 /park Woken"]);
+    assert!(passes.worker.run_queue.is_empty());
+}
+
+#[test]
+fn a_connection_whose_request_is_away_is_never_in_the_run_queue() {
+    let mut passes = Passes::new();
+    let mut client = passes.connect(&post("/away", 2));
+    passes.pass(&[]);
+    // the client sends more, the request is woken, and time passes
+    client.send(&get("/a"));
+    passes.shared().set_phase(Phase::Stopping);
+    passes.worker.wake(1);
+    passes.now += Duration::from_secs(1_000);
+    passes.pass(&[1]);
+    passes.worker.serve(1, Event::Evicted);
+    assert!(passes.worker.connections[&1].connection.is_away());
+    assert!(!passes.worker.connections[&1].queued && passes.worker.run_queue.is_empty());
+    passes.application.away.remove(0).respond(Response::empty(200)).unwrap();
+    passes.pass(&[]);
+    assert_eq!(client.received(), ["200 close"]);
+}
+
+/// Otherwise epoll would report it in every pass, in place of others.
+#[test]
+fn a_socket_whose_connection_is_in_the_run_queue_is_taken_out_of_epoll() {
+    let mut passes = Passes::new();
+    let _client = passes.connect(&get("/a").repeat(100));
+    passes.pass(&[]);
+    let state = |passes: &Passes| {
+        let entry = &passes.worker.connections[&1];
+        (entry.queued, entry.interest)
+    };
+    assert!(state(&passes).0);
+    passes.worker.serve(1, Event::Socket);
+    assert_eq!(state(&passes), (true, EventFlags::empty()));
+    (0..10).for_each(|_| passes.pass(&[]));
+    assert_eq!(state(&passes), (false, EventFlags::IN));
+}
+
+/// However many connections have work, the worker looks for others in between.
+#[test]
+fn a_pass_ends_though_there_is_more_to_do() {
+    const CLIENTS: usize = 300;
+    let mut passes = Passes::new();
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| passes.connect(&get("/current"))).collect();
+    passes.pass(&[]);
+    assert_eq!(passes.worker.connections.len(), EVENTS_PER_PASS);
+    let mut count = 1;
+    while !clients.is_empty() {
+        passes.pass(&[]);
+        clients.retain_mut(|client| client.receive().is_empty());
+        count += 1;
+    }
+    assert!(count > CLIENTS / EVENTS_PER_PASS + 1, "all is sent in the pass in which it may be");
+}
+
+#[test]
+fn a_panic_closes_its_connection_and_no_other() {
+    let mut passes = Passes::new();
+    let mut other = passes.connect(&get("/park"));
+    let panicking = post("/panic", 2);
+    let mut client = passes.connect(&panicking[..panicking.len() - 1]);
+    passes.pass(&[]);
+    assert_eq!(client.received().len(), 0);
+    assert_eq!(passes.worker.connections.keys().copied().collect::<Vec<_>>(), [1]);
+    other.send(&get("/a"));
+    passes.pass(&[1]);
+    assert_eq!(other.received(), ["200 /park ClientGoesOn", "200 /a"]);
+}
+
+#[test]
+fn after_a_panic_of_the_caller_all_connections_are_closed_and_others_are_served() {
+    let mut passes = Passes::new();
+    let clients = ["/away", "/park", "/a"].map(|target| passes.connect(&get(target)));
+    passes.server.notify(0);
+    assert!(passes.worker.wait());
+    let away = passes.worker.try_recv().unwrap();
+    passes.application.answer(passes.worker.try_recv().unwrap());
+    passes.worker.close_all();
+    assert!(!away.is_open() && passes.worker.try_recv().is_none());
+    drop(clients);
+    let mut client = passes.connect(&get("/a"));
+    (0..2).for_each(|_| passes.pass(&[]));
+    assert_eq!(client.received(), ["200 /a"]);
+}
+
+#[test]
+fn wait_returns_at_once_while_a_request_is_handed_out_or_a_pass_is_not_over() {
+    let mut passes = Passes::new();
+    let _clients = [(); 2].map(|()| passes.connect(&get("/a")));
+    assert!(passes.worker.wait());
+    let begun = passes.worker.pass.now;
+    for _ in 0..2 {
+        // it would return for this, and begin another pass
+        passes.server.notify(0);
+        assert!(passes.worker.wait());
+        assert_eq!(passes.worker.pass.now, begun);
+        let request = passes.worker.try_recv().unwrap();
+        assert!(passes.worker.wait());
+        assert_eq!(passes.worker.pass.now, begun);
+        passes.application.answer(request);
+    }
+    assert!(passes.worker.try_recv().is_none());
+    assert!(passes.worker.wait());
+    assert!(passes.worker.pass.now > begun);
+}
+
+/// The caller takes what it is notified of right after the wait.
+#[test]
+fn a_notification_during_a_pass_ends_the_next_wait() {
+    let mut passes = Passes::new();
+    let notify = |passes: &Passes| {
+        let server = passes.server.clone();
+        thread::spawn(move || server.notify(0)).join().unwrap();
+    };
+    notify(&passes);
+    assert!(passes.worker.wait());
+    notify(&passes);
+    assert!(passes.worker.try_recv().is_none());
+    assert!(is_ready(&passes.worker));
+    // also while a request is handed out
+    let _client = passes.connect(&get("/a"));
+    assert!(passes.worker.wait());
+    let request = passes.worker.try_recv().unwrap();
+    assert!(!is_ready(&passes.worker));
+    notify(&passes);
+    passes.application.answer(request);
+    assert!(passes.worker.try_recv().is_none());
+    assert!(is_ready(&passes.worker) && passes.worker.wait());
+    assert!(passes.worker.try_recv().is_none());
+    assert!(!is_ready(&passes.worker));
+}
+
+#[test]
+fn answers_that_come_together_wake_each_worker_once() {
+    let mut passes = Passes::new();
+    let mut clients = Vec::new();
+    for _ in 0..6 {
+        let (mut client, socket) = Client::new();
+        client.send(&get("/away"));
+        passes.server.adopt(socket);
+        clients.push(client);
+    }
+    for worker in [&mut passes.worker, &mut passes.other] {
+        assert!(worker.wait());
+        while let Some(request) = worker.try_recv() {
+            passes.application.answer(request);
+        }
+    }
+    let shared = &passes.server.0;
+    let answers = passes.application.away.drain(..).map(|request| {
+        assert_eq!([0, 1].map(|worker| wakes(shared, worker)), [0, 0], "more is to come");
+        (request, Response::from_data("together"))
+    });
+    respond_all(answers);
+    assert_eq!([0, 1].map(|worker| wakes(shared, worker)), [1, 1]);
+    let mail = [0, 1].map(|worker| shared.workers[worker].inbox.take().len());
+    assert_eq!(mail, [3, 3]);
+}
