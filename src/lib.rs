@@ -280,7 +280,7 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
         checks_host,
     );
     let service = Arc::new(service);
-    let desk = Arc::new(Desk::new(Arc::clone(&service), &pool));
+    let desk = Desk::new(Arc::clone(&service), &pool);
     let (acceptor, workers) = server.start(service, listeners).map_err(Failure::System)?;
     for worker in workers {
         let desk = Arc::clone(&desk);

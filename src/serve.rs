@@ -20,6 +20,7 @@ use threadpool::ThreadPool;
 use tiny_http::StatusCode;
 
 pub(crate) use self::accept::{accept, stop};
+use self::late::Saving;
 pub(crate) use self::listen::{Listener, check_endpoint, inherited, listen};
 use crate::http::{Request, RequestFields, Response};
 use crate::service::{Decision, FAILED, RequestContext, Service, Thread, Wait};
@@ -34,6 +35,8 @@ pub(crate) struct Desk {
     pool: ThreadPool,
     /// By the number of the worker: whether it has still to show that it is not stuck.
     pings: Box<[AtomicBool]>,
+    /// By the number of the worker.
+    savings: Box<[Saving]>,
 }
 
 /// Takes requests and answers them, until the server stops.
@@ -57,15 +60,13 @@ fn serve_pass(worker: &mut Worker, desk: &Arc<Desk>) {
     }
     let (mut answered, mut changes) = (0, Vec::new());
     while let Some(request) = worker.try_recv() {
-        match desk.answer(Asked::new(request), Thread::Worker) {
-            Answered::Now => answered += 1,
-            Answered::Later => {}
-            Answered::Save(asked, change) => changes.push((asked, change)),
+        if desk.answer(Asked::new(request), Thread::Worker, &mut changes) == Answered::Now {
+            answered += 1;
         }
     }
     counters.immediate.observe_each(answered, worker.pass_time());
     if !changes.is_empty() {
-        desk.save(changes);
+        desk.save(worker.number(), changes);
     }
 }
 
@@ -100,19 +101,23 @@ impl Asked {
     }
 }
 
-/// What became of a request.
+/// When a request is answered.
+#[derive(PartialEq, Eq)]
 enum Answered {
     Now,
     /// It was answered late, and its time is noted, or it will be answered later.
     Later,
-    /// The writer has to save this change first.
-    Save(Asked, Change),
 }
 
 impl Desk {
-    pub(crate) fn new(service: Arc<Service>, pool: &ThreadPool) -> Self {
-        let pings = service.waits.iter().map(|_| AtomicBool::new(false)).collect();
-        Self { service, pool: pool.clone(), pings }
+    pub(crate) fn new(service: Arc<Service>, pool: &ThreadPool) -> Arc<Self> {
+        let workers = service.waits.len();
+        Arc::new_cyclic(|desk| Self {
+            service,
+            pool: pool.clone(),
+            pings: (0..workers).map(|_| AtomicBool::new(false)).collect(),
+            savings: (0..workers).map(|_| Saving::new(desk)).collect(),
+        })
     }
 
     /// Has each worker show that it is not stuck.
@@ -128,8 +133,14 @@ impl Desk {
         self.pings.iter().any(|ping| ping.load(Relaxed))
     }
 
-    /// Answers a request, or sends it on its way.
-    fn answer(self: &Arc<Self>, asked: Asked, thread: Thread) -> Answered {
+    /// Answers a request, or sends it on its way. If its change has to be saved first, it is among
+    /// `changes` then.
+    fn answer(
+        self: &Arc<Self>,
+        asked: Asked,
+        thread: Thread,
+        changes: &mut Vec<(Asked, Change)>,
+    ) -> Answered {
         // Before the service looks: a later change marks the request once more.
         let number = || self.service.store.list.number();
         let is_changed = asked.wait.as_ref().is_some_and(|wait| wait.is_changed(number()));
@@ -139,11 +150,21 @@ impl Desk {
             Decision::Respond(response) => self.respond(asked, response, thread),
             Decision::Refuse(refusal) => self.refuse(asked, refusal, thread),
             Decision::Wait { current, .. } if is_changed => self.respond(asked, current, thread),
-            Decision::Wait { subject, seen, current } => {
-                self.wait_for_change(asked, subject, seen, current, thread)
+            Decision::Wait { current, .. } if !asked.may_wait() => {
+                self.respond(asked, current.into_not_modified(), thread)
             }
+            Decision::Wait { subject, seen, .. } if asked.wait.is_none() => {
+                let waits = &self.service.waits[asked.http.arrival().worker];
+                let asked = asked.waiting(waits, subject, seen);
+                // A change may have come before the wait, so ask again.
+                self.answer(asked, thread, changes)
+            }
+            Decision::Wait { .. } => asked.park(),
             Decision::AnswerOnPool => self.answer_on_pool(asked),
-            Decision::Save(change) => Answered::Save(asked, change),
+            Decision::Save(change) => {
+                changes.push((asked, change));
+                Answered::Later
+            }
         }
     }
 
@@ -186,3 +207,7 @@ fn catch_panic(question: impl FnOnce() -> Decision) -> Decision {
     catch_unwind(AssertUnwindSafe(question))
         .unwrap_or_else(|_| Decision::Respond(Response::error(StatusCode(500), FAILED)))
 }
+
+#[cfg(test)]
+#[path = "serve_tests.rs"]
+mod tests;

@@ -58,7 +58,7 @@ impl SteppedConnection {
         let checks_host = vec![access == Access::Strict];
         let service =
             Arc::new(Service::new(options.into(), store, tokens, None, handle, waits, checks_host));
-        let desk = Arc::new(Desk::new(Arc::clone(&service), &POOL));
+        let desk = Desk::new(Arc::clone(&service), &POOL);
         let started = server.start(service, Vec::<UnixStream>::new());
         let (_, mut workers) = started.expect("the system has descriptors");
         server.adopt(socket.into());

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Answered, Asked, Desk};
+use super::{Answered, Asked};
 use crate::http::{RequestFields, Response};
-use crate::service::{Subject, Thread, Wait};
+use crate::service::{Subject, Wait, Waits};
 
 /// What is kept of a request that is parked.
 pub(super) struct Kept {
@@ -20,28 +20,29 @@ impl Kept {
     }
 }
 
-impl Desk {
-    /// Has a request wait until what it names changes. Responds with 304 instead if it prefers no
-    /// wait, or is received for the last time.
-    pub(super) fn wait_for_change(
-        self: &Arc<Self>,
-        asked: Asked,
-        subject: Subject,
-        seen: u64,
-        current: Response,
-        thread: Thread,
-    ) -> Answered {
-        let seconds = asked.request().fields.prefer_wait.unwrap_or(0);
-        if seconds == 0 || asked.http.reason().is_final() {
-            return self.respond(asked, current.into_not_modified(), thread);
-        }
-        let Asked { mut http, fields, wait: Some(wait) } = asked else {
-            let waits = &self.service.waits[asked.http.arrival().worker];
-            let wait = waits.add(subject, asked.http.id(), seen);
-            // A change may have come before it was added, so ask again.
-            return self.answer(Asked { wait: Some(Box::new(wait)), ..asked }, thread);
-        };
-        let until = wait.since + Duration::from_secs(seconds.into());
+impl Asked {
+    /// How long the request prefers to wait for a change.
+    fn wait_time(&self) -> Duration {
+        Duration::from_secs(self.request().fields.prefer_wait.unwrap_or(0).into())
+    }
+
+    /// Whether the request prefers to wait, and may be parked.
+    pub(super) fn may_wait(&self) -> bool {
+        !self.wait_time().is_zero() && !self.http.reason().is_final()
+    }
+
+    /// Notes that the request waits for a change of this subject since a version.
+    pub(super) fn waiting(self, waits: &Arc<Waits>, subject: Subject, seen: u64) -> Self {
+        let wait = waits.add(subject, self.http.id(), seen);
+        Self { wait: Some(Box::new(wait)), ..self }
+    }
+
+    /// Has the request received again when what it waits for has changed, or its time is over.
+    pub(super) fn park(self) -> Answered {
+        let time = self.wait_time();
+        let Self { mut http, fields, wait } = self;
+        let wait = wait.expect("it waits for something");
+        let until = wait.since + time;
         // Many may wait, for long. What the service reads of the fields is in `RequestFields`.
         http.drop_fields();
         http.keep(Kept { fields, wait });

@@ -286,27 +286,27 @@ README.md: Rust 1.89 or later <- Cargo.toml: rust-version = "1.89"
 README.md: the server of tiny_http 0.12 <- Cargo.toml: tiny_http = { version = "0.12"
 http.md: a name has at most 4,096 bytes <- src/store/color.rs: NAME_BYTES_MAX 4096;
 http.md: the path is longer than 3,500 bytes <- src/service/matcher.rs: LOCATION_BYTES_MAX 3500;
-http.md: a method of more than 32 bytes <- src/http/protocol_error.rs: METHOD_BYTES_MAX 32;
-http.md: 64 KiB together, 100 lines <- src/http/protocol_error.rs: HEAD_BYTES_MAX 64 * 1024;
-http.md: 64 KiB together, 100 lines <- src/http/protocol_error.rs: FIELD_LINES_MAX 100;
+http.md: a method of more than 32 bytes <- crates/bounded_http/src/protocol_error.rs: METHOD_BYTES_MAX 32;
+http.md: 64 KiB together, 100 lines <- crates/bounded_http/src/protocol_error.rs: HEAD_BYTES_MAX 64 * 1024;
+http.md: 64 KiB together, 100 lines <- crates/bounded_http/src/protocol_error.rs: FIELD_LINES_MAX 100;
 http.md: 1 MiB, some 25,000 colors (`--max-body` <- src/options.rs: default_value = "1MiB"
 http.md: within 30 s (`--request-timeout`) <- src/options.rs: default_value = "30s"
 http.md: idle for 75 s (`--keep-alive`) <- src/options.rs: default_value = "75s"
 http.md: at most N seconds, or 300 <- src/http/fields.rs: WAIT_SECONDS_MAX 300;
 http.md: with more than 4 entity tags <- src/http/request.rs: WAIT_TAGS_MAX 4;
 http.md: the service would keep 2 KiB <- src/http/request.rs: WAIT_BYTES_MAX 2048;
-http.md: up to 16 MiB within <- src/server/connection/sending.rs: LINGER_BYTES_MAX 16 * 1024 * 1024;
-http.md: Up to 100 empty lines <- src/http/parser.rs: EMPTY_LINES_MAX 100;
+http.md: up to 16 MiB within <- crates/bounded_http/src/connection/sending.rs: LINGER_BYTES_MAX 16 * 1024 * 1024;
+http.md: Up to 100 empty lines <- crates/bounded_http/src/parser.rs: EMPTY_LINES_MAX 100;
 http.md: fails or takes longer than 5 s <- src/store/storage_status.rs: HANG_TIME from_secs(5);
 http.md: has not answered for 5 s <- src/follow_status.rs: AWAY_TIME from_secs(5);
-limits.md: at most 8,192 connections <- src/server/limits.rs: CONNECTIONS_MAX 8192;
-limits.md: below 64 KiB for each <- src/server/limits.rs: MEMORY_PER_CONNECTION 64 * 1024;
+limits.md: at most 8,192 connections <- crates/bounded_http/src/limits.rs: CONNECTIONS_MAX 8192;
+limits.md: below 64 KiB for each <- crates/bounded_http/src/limits.rs: MEMORY_PER_CONNECTION 64 * 1024;
 limits.md: the 8,448 of `colors.service` <- packaging/systemd/colors.service: LimitNOFILE=8448
-limits.md: up to 64 further clients <- src/server/limits.rs: SPARE_CONNECTIONS_MAX 64;
-limits.md: at least half a second <- src/server/worker.rs: STALL_TIME from_millis(500);
-limits.md: may use 4 KiB <- src/server/limits.rs: UNCOUNTED_BYTES 4096;
-limits.md: share 32 MiB <- src/server/limits.rs: BUFFERS_MAX 32 * 1024 * 1024;
-limits.md: at least 2 MiB <- src/server/limits.rs: BUFFERS_MIN 2 * 1024 * 1024;
+limits.md: up to 64 further clients <- crates/bounded_http/src/limits.rs: SPARE_CONNECTIONS_MAX 64;
+limits.md: at least half a second <- crates/bounded_http/src/worker.rs: STALL_TIME from_millis(500);
+limits.md: may use 4 KiB <- crates/bounded_http/src/limits.rs: UNCOUNTED_BYTES 4096;
+limits.md: share 32 MiB <- crates/bounded_http/src/limits.rs: BUFFERS_MAX 32 * 1024 * 1024;
+limits.md: at least 2 MiB <- crates/bounded_http/src/limits.rs: BUFFERS_MIN 2 * 1024 * 1024;
 limits.md: counts eight times <- src/service/policy.rs: LIST_FACTOR 8;
 limits.md: of at most 64 MiB <- src/follower.rs: LIST_BYTES_MAX 64 * 1024 * 1024;
 limits.md: within 5 s <- src/lib.rs: STOP_TIME from_millis(4500);
@@ -368,7 +368,7 @@ fn sources(directory: &Path) -> Vec<(PathBuf, String)> {
 fn every_section_that_a_comment_names_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut count = 0;
-    for (path, source) in ["src", "tests", "examples", "fuzz"]
+    for (path, source) in ["src", "crates", "tests", "examples", "fuzz"]
         .into_iter()
         .flat_map(|directory| sources(&root.join(directory)))
     {

@@ -223,15 +223,15 @@ impl Connection {
                 self.receive_while_parked(request, since, until, pass)
             }
             (State::Parked { request, .. }, Event::Turn | Event::Back) => {
-                Ok(self.hand_out_again(request, Reason::Woken, pass))
+                Ok(self.hand_out_again(*request, Reason::Woken, pass))
             }
             (State::Parked { request, .. }, Event::Overdue) => {
                 let is_stopping = pass.phase == Phase::Stopping;
                 let reason = if is_stopping { Reason::Stopping } else { Reason::TimeOver };
-                Ok(self.hand_out_again(request, reason, pass))
+                Ok(self.hand_out_again(*request, reason, pass))
             }
             (State::Parked { request, .. }, Event::Evicted) => {
-                Ok(self.hand_out_again(request, Reason::Evicted, pass))
+                Ok(self.hand_out_again(*request, Reason::Evicted, pass))
             }
 
             // Long content has its turn after all that is short.

@@ -40,10 +40,10 @@ const DESCRIPTORS_RESERVED: usize = 32;
 /// room by closing stalled connections.
 const SPARE_CONNECTIONS_MAX: usize = 64;
 
-/// How many bytes the buffers of all connections may take together: a sixteenth of `limit`, which
-/// is [`control_group_limit`], from [`BUFFERS_MIN`] to [`BUFFERS_MAX`], which is also the value for
-/// `None`. What clients read comes on top, with up to twice as much: [`Reading`]. The rest is for
-/// the list, the allocator and the kernel's buffers.
+/// A value for [`Limits::buffers_max`]: a sixteenth of `limit`, which is [`control_group_limit`],
+/// from 2 MiB to 32 MiB, which is also the value for `None`. Shared contents that clients read come
+/// on top, with up to twice as much. The rest is for the application, the allocator and the kernel's
+/// buffers.
 pub fn buffers_max(limit: Option<usize>) -> usize {
     limit.map_or(BUFFERS_MAX, |limit| (limit / 16).clamp(BUFFERS_MIN, BUFFERS_MAX))
 }
@@ -63,9 +63,9 @@ pub fn raise_descriptor_limit() -> usize {
     usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
-/// The connection limit: as many connections as there are descriptors left for, less
-/// [`spare_connections`], and as there is memory for, by [`MEMORY_PER_CONNECTION`]. At least 1 and
-/// at most [`CONNECTIONS_MAX`]. Fails if fewer than two descriptors are left: one for a connection,
+/// A value for [`Limits::connections_max`]: as many connections as there are descriptors left for,
+/// less some above the limit, and as there is memory for, with 64 KiB for each. At least 1 and at
+/// most 8,192. Fails if fewer than two descriptors are left: one for a connection,
 /// and one for a connection above the limit.
 pub fn connections_max(
     descriptors: usize,

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::io::{self, Cursor, Read};
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -12,7 +13,7 @@ use tiny_http::{Method, StatusCode};
 use super::head::Head;
 use super::inbox::Mail;
 use super::policy::Arrival;
-use super::response::Response;
+use super::response::{Content, Response};
 use super::slot::{Settled, Slot};
 
 /// Why a request is received.
@@ -196,7 +197,11 @@ impl Drop for Request {
         let Some(policy) = slot.policy().filter(|_| !slot.is_closed()) else { return };
         let arrival = slot.arrival(self.received_at);
         let message = "the service failed on this request".into();
-        let response = policy.refuse(Some(&self.head), arrival, StatusCode(500), message);
+        let head = Some(&self.head);
+        // A panic may have dropped the request: a second one would end the process.
+        let refuse = || policy.refuse(head, arrival, StatusCode(500), message);
+        let response = catch_unwind(AssertUnwindSafe(refuse))
+            .unwrap_or_else(|_| Response::new(StatusCode(500), Content::None));
         if let Ok(Some(mail)) = slot.settle(Settled::Answer(response)) {
             slot.post(mail);
         }
@@ -206,5 +211,50 @@ impl Drop for Request {
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.method(), self.url())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+    use std::io::Write as _;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::{Arrival, Handle, Limits, Policy};
+
+    struct Failing;
+
+    impl Policy for Failing {
+        fn refuse(
+            &self,
+            _: Option<&Head>,
+            _: Arrival,
+            _: StatusCode,
+            _: Cow<'static, str>,
+        ) -> Response {
+            panic!("on purpose")
+        }
+    }
+
+    /// Two panics at a time would end the process.
+    #[test]
+    fn a_request_that_a_panic_drops_gets_a_500_though_the_policy_panics_as_well() {
+        let server = Handle::new(1, Limits::default()).unwrap();
+        let (_, mut workers) = server.start(Arc::new(Failing), Vec::<UnixStream>::new()).unwrap();
+        let (mut client, socket) = UnixStream::pair().unwrap();
+        client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        server.adopt(socket.into());
+        assert!(workers[0].wait());
+        let request = workers[0].try_recv().unwrap();
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            let _request = request;
+            panic!("on purpose")
+        }));
+        assert!(panicked.is_err());
+        assert!(workers[0].try_recv().is_none());
+        let mut response = String::new();
+        client.read_to_string(&mut response).unwrap();
+        assert!(response.starts_with("HTTP/1.1 500 Internal Server Error\r\n"), "{response}");
     }
 }

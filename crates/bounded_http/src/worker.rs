@@ -167,7 +167,7 @@ impl Worker {
     }
 
     /// Waits until some connection has something to do, or for
-    /// [`Control::notify`](super::Control::notify). False once the server has stopped. Returns at
+    /// [`Handle::notify`](super::Handle::notify). False once the server has stopped. Returns at
     /// once while a pass is not over.
     pub fn wait(&mut self) -> bool {
         if self.handed_out.is_some() || !self.agenda.is_over {

@@ -89,12 +89,12 @@ impl Connection {
             let parked = State::Parked { request, since: pass.now, until };
             return Ok(Transition(parked, Next::Epoll(EventFlags::IN)));
         };
-        Ok(self.hand_out_again(request, reason, pass))
+        Ok(self.hand_out_again(*request, reason, pass))
     }
 
     pub(super) fn hand_out_again(
         &mut self,
-        mut request: Box<Request>,
+        mut request: Request,
         reason: Reason,
         pass: &mut Pass,
     ) -> Transition {
@@ -107,7 +107,7 @@ impl Connection {
             is_woken: false,
             is_evicted: reason == Reason::Evicted,
         };
-        pass.received = Some(*request);
+        pass.received = Some(request);
         Transition(State::HandedOut(away), Next::HandOut)
     }
 
@@ -123,7 +123,7 @@ impl Connection {
         match pass.receive(&self.socket, RECEIVE_BYTES)? {
             Some(received) => {
                 self.parser.append(received);
-                Ok(self.hand_out_again(request, Reason::ClientGoesOn, pass))
+                Ok(self.hand_out_again(*request, Reason::ClientGoesOn, pass))
             }
             // Nothing has arrived after all.
             None => {
