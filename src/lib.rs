@@ -118,8 +118,8 @@
 //! **A wait** (`Prefer: wait`, with a tag that is current).
 //!
 //! 1. `Service::operate` returns `Decision::Wait`, with the number of the version that it has seen.
-//!    `Desk::wait_for_change` adds a `Wait` to the `Waits` of the worker, asks once more, since a
-//!    change may have come before, and parks the request: `Request::park`.
+//!    `Desk::answer` adds a `Wait` to the `Waits` of the worker, asks once more, since a change may
+//!    have come before, and parks the request: `Request::park`.
 //! 2. `Waits::mark` gets the `Step` to each new version. It notes the number of the version at each
 //!    color that the step changes and somebody waits for. `Handle::notify` has `Worker::wait`
 //!    return.
@@ -138,7 +138,7 @@
 //!
 //! **A deadline.** The server has them all. A request that does not arrive in time is refused in
 //! the words of `Policy::refuse`. One that has waited to the end is given again with
-//! `Reason::TimeOver`, after which `Desk::wait_for_change` responds with 304.
+//! `Reason::TimeOver`. It may wait no more, so `Desk::answer` responds with 304.
 //!
 //! **The stop.**
 //!
