@@ -1,4 +1,5 @@
-//! The service as the policy of the server: counts and logs what the server sends.
+//! The service as the policy of the server: makes the server's own refusals, and counts and logs
+//! responses.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,7 +13,7 @@ use crate::metrics::label;
 use crate::options::Options;
 use bounded_http::{Arrival, Closing, Head, Limits, Policy};
 
-/// When a request panics, here or before it is answered: 500.
+/// The message of a 500: when the service panics on a request, or drops it without an answer.
 pub(crate) const FAILED: &str = "the service failed on this request, its log says where; a change \
     may have been made";
 
