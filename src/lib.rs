@@ -233,6 +233,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
+use bounded_http::Handle;
+
 use crate::failure::Failure;
 use crate::follower::Follower;
 use crate::load::Opened;
@@ -240,7 +242,6 @@ use crate::options::{Endpoint, Options};
 use crate::serve::{Desk, Listener};
 use crate::service::{LoadedTokens, Service, Tokens, Waits};
 use crate::signals::Signals;
-use bounded_http::Handle;
 
 /// How long after the signal the process stops waiting for the storage to be closed. A start
 /// waits longer for a predecessor that stops: `LOCK_TIME` in `sqlite/locks`.

@@ -17,6 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use bounded_http::Worker;
 use threadpool::ThreadPool;
 use tiny_http::StatusCode;
 
@@ -26,7 +27,6 @@ pub(crate) use self::listen::{Listener, check_endpoint, inherited, listen};
 use crate::http::{Request, RequestFields, Response};
 use crate::service::{Decision, FAILED, RequestContext, Service, Thread, Wait};
 use crate::store::Change;
-use bounded_http::Worker;
 
 /// What all workers share.
 pub(crate) struct Desk {

@@ -15,6 +15,8 @@ mod waits;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bounded_http::Handle;
+
 pub(crate) use policy::{FAILED, limits};
 pub(crate) use token::{LoadedTokens, Tokens, only_token};
 pub(crate) use waits::{Wait, Waits, change_listener};
@@ -25,7 +27,6 @@ use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::representation::Representation;
 use crate::store::{Change, Store};
-use bounded_http::Handle;
 
 /// What requests are answered from, and what the loop needs to have them answered.
 pub(crate) struct Service {

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use bounded_http::{Arrival, Closing, Head, Limits, Policy};
 use tiny_http::StatusCode;
 
 use super::{Service, access_log};
@@ -11,7 +12,6 @@ use crate::http::{Request, RequestFields, Response};
 use crate::logging;
 use crate::metrics::label;
 use crate::options::Options;
-use bounded_http::{Arrival, Closing, Head, Limits, Policy};
 
 /// The message of a 500: when the service panics on a request, or drops it without an answer.
 pub(crate) const FAILED: &str = "the service failed on this request, its log says where; a change \

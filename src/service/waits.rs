@@ -14,9 +14,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use bounded_http::Handle;
+
 use super::Subject;
 use crate::store::{ChangeListener, Edit, Step};
-use bounded_http::Handle;
 
 /// The requests of one worker that wait for a change, by the ids of their connections.
 #[derive(Default)]
