@@ -176,13 +176,16 @@ impl Worker {
     }
 
     /// Waits until some connection has something to do, or for
-    /// [`Handle::notify`](super::Handle::notify). False once the server has stopped. Returns at
-    /// once while a pass is not over.
+    /// [`Handle::notify`](super::Handle::notify). Returns at once while a pass is not over. False
+    /// once the server has stopped and no connection of this worker is open: some may have been
+    /// left by [`Acceptor::stop`](super::Acceptor::stop), and still get their answers.
     pub fn wait(&mut self) -> bool {
         if self.handed_out.is_some() || !self.agenda.is_over {
             return true;
         }
-        if self.pass.shared.is_over.load(Relaxed) {
+        let shared = &self.pass.shared;
+        if shared.is_over.load(Relaxed) && shared.workers[self.pass.worker].open.load(Relaxed) == 0
+        {
             return false;
         }
         let has_work = !(self.mail.is_empty() && self.run_queue.is_empty());
