@@ -145,7 +145,8 @@
 //! 1. A signal makes a stream readable; `serve::accept` returns.
 //! 2. `serve::stop` calls `Acceptor::stop`, which sets `Phase::Stopping`: each response closes its
 //!    connection, and requests that wait are given again with `Reason::Stopping`. It waits until no
-//!    connection is left, or until the time for that is over. Then `Worker::wait` ends the loops.
+//!    connection is left, or until the time for that is over. From then on, the loop of a worker
+//!    that has no connections ends.
 //! 3. `Store::close` has the writer save what is queued and close the storage.
 //!
 //! # Threads
