@@ -17,7 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use bounded_http::Worker;
+use bounded_http::{Arrival, Worker};
 use threadpool::ThreadPool;
 use tiny_http::StatusCode;
 
@@ -177,6 +177,11 @@ impl Desk {
         let sent = self.service.finish(Some(&asked.request()), arrival, response, length);
         // Fails if the client has gone.
         let _ = asked.http.respond(sent);
+        self.note_time(arrival, is_late)
+    }
+
+    /// Notes how long a late answer took. The others have the time of their pass.
+    fn note_time(&self, arrival: Arrival, is_late: bool) -> Answered {
         if !is_late {
             return Answered::Now;
         }
@@ -193,11 +198,12 @@ impl Desk {
             return self.respond(asked, refusal, thread);
         }
         let is_head = head.is_head();
+        let is_late = asked.wait.is_some() || thread != Thread::Worker;
         let length = |sent: &bounded_http::Response| sent.length_as_last(is_head);
         let arrival = asked.http.arrival();
         let sent = self.service.finish(Some(&asked.request()), arrival, refusal, length);
         let _ = asked.http.respond(sent.closing());
-        Answered::Now
+        self.note_time(arrival, is_late)
     }
 }
 
