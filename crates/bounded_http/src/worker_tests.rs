@@ -237,15 +237,17 @@ fn a_connection_whose_request_is_away_is_never_in_the_run_queue() {
 #[test]
 fn a_socket_whose_connection_is_in_the_run_queue_is_taken_out_of_epoll() {
     let mut passes = Passes::new();
-    let _client = passes.connect(&get("/a").repeat(100));
+    let mut client = passes.connect("");
     passes.pass(&[]);
+    client.send(&get("/a").repeat(100));
     let state = |passes: &Passes| {
         let entry = &passes.worker.connections[&1];
         (entry.queued, entry.interest)
     };
-    assert!(state(&passes).0);
-    passes.worker.serve(1, Event::Socket);
-    assert_eq!(state(&passes), (true, EventFlags::empty()));
+    for expected in [(true, EventFlags::IN), (true, EventFlags::empty())] {
+        passes.pass(&[1]);
+        assert_eq!(state(&passes), expected);
+    }
     (0..10).for_each(|_| passes.pass(&[]));
     assert_eq!(state(&passes), (false, EventFlags::IN));
 }
@@ -284,14 +286,12 @@ fn a_panic_closes_its_connection_and_no_other() {
 #[test]
 fn after_a_panic_of_the_caller_all_connections_are_closed_and_others_are_served() {
     let mut passes = Passes::new();
-    let clients = ["/away", "/park", "/a"].map(|target| passes.connect(&get(target)));
-    passes.server.notify(0);
+    let _clients = [(); 3].map(|()| passes.connect(&get("/a")));
     assert!(passes.worker.wait());
-    let away = passes.worker.try_recv().unwrap();
-    passes.application.answer(passes.worker.try_recv().unwrap());
+    let requests = [passes.worker.try_recv().unwrap(), passes.worker.try_recv().unwrap()];
     passes.worker.close_all();
-    assert!(!away.is_open() && passes.worker.try_recv().is_none());
-    drop(clients);
+    assert!(requests.iter().all(|request| !request.is_open()));
+    assert!(passes.worker.try_recv().is_none());
     let mut client = passes.connect(&get("/a"));
     (0..2).for_each(|_| passes.pass(&[]));
     assert_eq!(client.received(), ["200 /a"]);
@@ -326,22 +326,22 @@ fn a_notification_during_a_pass_ends_the_next_wait() {
         let server = passes.server.clone();
         thread::spawn(move || server.notify(0)).join().unwrap();
     };
-    notify(&passes);
-    assert!(passes.worker.wait());
-    notify(&passes);
-    assert!(passes.worker.try_recv().is_none());
-    assert!(is_ready(&passes.worker));
-    // also while a request is handed out
-    let _client = passes.connect(&get("/a"));
-    assert!(passes.worker.wait());
-    let request = passes.worker.try_recv().unwrap();
-    assert!(!is_ready(&passes.worker));
-    notify(&passes);
-    passes.application.answer(request);
-    assert!(passes.worker.try_recv().is_none());
-    assert!(is_ready(&passes.worker) && passes.worker.wait());
-    assert!(passes.worker.try_recv().is_none());
-    assert!(!is_ready(&passes.worker));
+    for is_handed_out in [false, true] {
+        let _client = passes.connect(&get("/a"));
+        assert!(passes.worker.wait());
+        if !is_handed_out {
+            notify(&passes);
+        }
+        let request = passes.worker.try_recv().unwrap();
+        if is_handed_out {
+            notify(&passes);
+        }
+        passes.application.answer(request);
+        assert!(passes.worker.try_recv().is_none());
+        assert!(is_ready(&passes.worker) && passes.worker.wait());
+        assert!(passes.worker.try_recv().is_none());
+        assert!(!is_ready(&passes.worker));
+    }
 }
 
 #[test]
@@ -354,7 +354,9 @@ fn answers_that_come_together_wake_each_worker_once() {
         passes.server.adopt(socket);
         clients.push(client);
     }
+    assert_eq!([0, 1].map(|worker| wakes(&passes.server.0, worker)), [1, 1], "by the first");
     for worker in [&mut passes.worker, &mut passes.other] {
+        passes.server.notify(worker.number());
         assert!(worker.wait());
         while let Some(request) = worker.try_recv() {
             passes.application.answer(request);
