@@ -1,8 +1,8 @@
 //! `colors`: a JSON web service that keeps an ordered list of named colors. What clients may rely
 //! on is in docs/http.md.
 //!
-//! A map of the code, with one line for each file but `main`, `http` and tests. A group uses only
-//! the groups below it. docs/design.md gives the reasons for the groups.
+//! A map of the code, with one line for each file but `main` and tests. A group uses only the
+//! groups below it. docs/design.md gives the reasons for the groups.
 //!
 //! - the program
 //!   - `lib`: from the start to the end, in reading order
@@ -10,29 +10,21 @@
 //!   - `load`: where the list comes from at the start
 //!   - `follower`: gets the list of another service, and submits it as a change
 //!   - `failure`: why the process ends, in words that say what to do
-//! - `server`: sockets and threads
-//!   - `server`: what the accept loop and the workers share
-//!   - `accept`: the accept loop, which takes signals as well
+//! - `serve`: the loop
+//!   - `serve`: each worker takes requests, and answers most of them at once
+//!   - `late`: requests that other threads answer
+//!   - `wait`: requests that wait for a change
+//!   - `accept`: the main thread, which has connections accepted and takes signals
 //!   - `listen`: the sockets that listen, and the files of unix sockets
-//!   - `limits`: how much clients may use, and each connection's part of it
-//!   - `worker`: an event loop, which keeps its connections until they end
-//!   - `loop_context`: what a worker gives to the connection that it serves
-//!   - `inbox`: the mailbox of a worker
-//!   - `watches`: which connections wait for a change, and which a change concerns
-//!   - `connection`: the state machine of a connection
-//!   - `connection/sending`: responses, and what follows them
-//!   - `connection/pending`: answers that come later
-//!   - `output`: what a connection has to send
-//!   - `response`: a response as the server sends it
-//!   - `policy`: what the service decides for the server, and is told
 //! - `service`: the contract, a request in and a response out
-//!   - `service`: what requests are answered from, what their answers are, and the server's state
-//!   - `policy`: the service as the policy of the server, which counts and logs responses
-//!   - `access_log`: what the log says about a response
+//!   - `service`: what requests are answered from, and what is to be done with one
 //!   - `admission`: what the head of a request decides
-//!   - `respond`: the operations, and their responses
-//!   - `monitoring`: `/health`, and `/metrics` in the text that Prometheus reads
 //!   - `matcher`: which operation a request asks for
+//!   - `respond`: the operations, and their responses
+//!   - `waits`: which requests wait for a change, and which a change concerns
+//!   - `policy`: the words of the server's own refusals; counts and logs responses
+//!   - `access_log`: what the log says about a response
+//!   - `monitoring`: `/health`, and `/metrics` in the text that Prometheus reads
 //!   - `origin`: which web pages may do what
 //!   - `token`: who may change the list
 //!   - `page`: the page for browsers
@@ -75,16 +67,11 @@
 //!   - `sqlite/wal_files`: FILE, FILE-wal and FILE-shm of a database that is open
 //!   - `sqlite/error`: why a database cannot be used
 //! - `metrics`: what is counted
-//! - `http`: RFC 9110 and 9112 on values
-//!   - `parser`: bytes to heads and contents of requests, or why they are none
-//!   - `protocol_error`: the refusals of what is no request, and the limits of a head
-//!   - `head`: the head of a request, and what of it decides how the message is read
-//!   - `chunked`: content in chunks
-//!   - `syntax`: pieces of the grammar, and the value of Host
+//! - `http`: requests and responses as the service sees them
 //!   - `request`: a request as a value
 //!   - `fields`: the fields of a head that the service knows
-//!   - `response`: a response as a value, and its head as bytes
-//!   - `date`: times as text
+//!   - `response`: a response as a value, and its fields as bytes
+//!   - `date`: times in JSON
 //! - what all of them may use
 //!   - `file_id`: which file is which
 //!   - `representation`: bytes with a tag that many share
@@ -97,66 +84,119 @@
 //!   - `signals`: stop the service, or have tokens read again
 //!   - `service_manager`: what systemd is told, heartbeats for its watchdog included
 //!   - `logging`: log lines, how many there may be, and the thread that writes them
+//! - `crates/bounded_http`: the server, which knows nothing of colors. It maps its own files.
 //!
 //! # The way of a request
 //!
-//! The headers of `server` and `store` list the threads, the locks and the deadlines.
+//! A loop takes requests, a matcher says what each asks for, and a mutex guards the list.
+//!
+//! **The loop** of each worker is `serve::serve`. `Worker::try_recv` gives the requests that have
+//! arrived, one after the other, and `Desk::answer` answers each. Then `Worker::wait` waits.
 //!
 //! **A read.**
 //!
-//! 1. A socket is readable: `Worker::serve` gives `Event::Socket` to `Connection::transition`.
-//!    `Connection::receive_requests` receives, the `Parser` makes a `Head` and the content, and
-//!    `Request::new` reads the fields that the service knows.
-//! 2. `Service::decide` asks `Service::admit` which `Operation` that is. `Service::operate` finds
-//!    the color in the current version of the list, and makes the `Response`.
-//! 3. `Connection::append` appends it to the `Output`, which sends it.
+//! 1. `Asked::new` reads the fields that the service knows from the head of the request.
+//! 2. `Service::decide` has `Service::admit` and the matcher find the `Operation`.
+//!    `Service::operate` finds the color in the current version of the list, and makes the
+//!    `Response`. If that would take long, another thread calls `Desk::answer` once more.
+//! 3. `Service::finish` counts and logs it. `Request::respond` leaves it to the worker, which sends
+//!    it in its next `try_recv`.
 //!
-//! **A change.**
+//! **A change.** Without `--data`, `Service::operate` edits the list by `SharedList::change`, as a
+//! part of step 2 above. With it:
 //!
-//! 1. `Service::operate` makes a `Change` of the content. Without `--data`, `SharedList::change`
-//!    edits the list. With it, this is `Decision::Save`, and the connection is in
-//!    `State::AwaitingAnswer`. At the end of its pass, the worker gives all such changes to the
-//!    writer by `Store::submit`.
+//! 1. `Service::operate` makes a `Change` of the content: `Decision::Save`. At the end of the pass,
+//!    `Desk::save` keeps the requests, and gives their changes to the writer by `Store::submit`.
 //! 2. The `Writer` takes changes that wait, finds the `Outcome` and the `Edit`s of each on a clone
 //!    of the list, commits (FILE-wal is synced, or etcd has it), and publishes the clone.
-//! 3. The outcome comes to the worker as `Mail::Outcome`, and so to `Connection::handle_outcome`.
-//!    `Service::respond_to_outcome` makes the response, also if the change was not made, or may
-//!    not be.
-//! 4. For each published version, `server::change_listener` gives `Watches::mark` the `Step` to it,
-//!    as below.
+//! 3. With the outcomes, it calls `Desk::answer_decided`. `Service::respond_to_outcome` makes the
+//!    responses, also if a change was not made, or may not be. `respond_all` sends them to the
+//!    workers.
+//! 4. Whoever has published a version calls `service::change_listener` with the `Step` to it, as
+//!    below.
 //!
 //! **A wait** (`Prefer: wait`, with a tag that is current).
 //!
-//! 1. `Service::operate` returns `Decision::WaitForChange`, with the number of the version that it
-//!    has seen. `Connection::begin_watch` adds the connection to the `Watches` of the worker, and
-//!    has it ask once more: a change may have come before.
-//! 2. `Watches::mark` gets the `Step` to each new version. It notes the number of the version at
-//!    each color that the step changes and somebody waits for, and wakes the worker.
-//! 3. `Worker::open_inbox` takes the marks, and queues the connections that wait for these.
-//!    `Connection::decide_again` asks the service. If that would still be a 304, the number of the
-//!    last change tells a change and a change back.
+//! 1. `Service::operate` returns `Decision::Wait`, with the number of the version that it has seen.
+//!    `Desk::answer` adds a `Wait` to the `Waits` of the worker, asks once more, since a change may
+//!    have come before, and parks the request: `Request::park`.
+//! 2. `Waits::mark` gets the `Step` to each new version. It notes the number of the version at each
+//!    color that the step changes and somebody waits for. `Handle::notify` has `Worker::wait`
+//!    return.
+//! 3. The loop calls `Worker::wake` for each request in `Waits::take_affected`. So `try_recv` gives
+//!    it again, and it goes the way of a read. If that would still be a 304, `Wait::is_changed`
+//!    tells a change and a change back by the number of the version.
 //!
 //! **A change at another service** that shares the list in etcd.
 //!
-//! 1. `Gateway::watch` tells `LogWatch::run` that something was put. `Store::poll` wakes the writer.
+//! 1. `Gateway::watch` tells `LogWatch::run` that something was put; `Store::poll` wakes the
+//!    writer.
 //! 2. `Writer::poll_or_retry` calls `EtcdEngine::poll`, which reads the entries behind its
 //!    `Position`, and returns the list and the edits that lead there. While there are changes, the
 //!    next save finds the same by `EtcdEngine::begin`.
 //! 3. `SharedList::publish` makes a version of it, with the next number, and so on as above.
 //!
-//! **A deadline.**
-//!
-//! 1. After each event, `Connection::next_check` tells the worker when to look at the deadlines.
-//! 2. `Worker::end_overdue` calls `Connection::deadline` of all connections of the worker.
-//! 3. `Event::Overdue` reaches the table of states and events, `Connection::transition`. Mostly
-//!    this leads to a 408, to a 304, or to the end of the connection.
+//! **A deadline.** The server has them all. A request that does not arrive in time is refused in
+//! the words of `Policy::refuse`. One that has waited to the end is given again with
+//! `Reason::TimeOver`. It may wait no more, so `Desk::answer` responds with 304.
 //!
 //! **The stop.**
 //!
-//! 1. A signal makes a stream readable; `AcceptLoop::run` returns.
-//! 2. `AcceptLoop::stop` sets `Phase::Stopping`, in which connections end. It waits until no
-//!    connection is left, or until the time for that is over.
+//! 1. A signal makes a stream readable; `serve::accept` returns.
+//! 2. `serve::stop` calls `Acceptor::stop`, which sets `Phase::Stopping`: each response closes its
+//!    connection, and requests that wait are given again with `Reason::Stopping`. It waits until no
+//!    connection is left, or until the time for that is over. From then on, the loop of a worker
+//!    that has no connections ends.
 //! 3. `Store::close` has the writer save what is queued and close the storage.
+//!
+//! # Threads
+//!
+//! `run` starts them. All but main, names and log are threads of one pool. Those that run for good
+//! have names of their own, such as worker-0. A stop has one more, for a tenth of a second.
+//!
+//! - **main** reads the tokens and opens the list. Then it accepts connections, takes signals,
+//!   reads tokens again and sends heartbeats. It waits in poll(2), at the start for FILE, etcd or
+//!   the service that is followed, and at the stop for connections and the writer.
+//! - **The workers** run the loop. Their number is `--workers`, or one for each processor but one,
+//!   from 1 to 256. The processor that is left is for the kernel's network, the writer, long
+//!   answers, and the other programs of the host: a worker never sleeps under full load, so one
+//!   that shares its processor is set aside for some milliseconds at a time, and all its
+//!   connections wait. A worker waits for no client, no disk, and no other thread, except for the
+//!   moment that a lock is held.
+//! - **One more** makes the answers that take long, one after the other: the first read of a long
+//!   list after a change, a change of the whole list, a change with more than 16 KiB of content,
+//!   and, without `--data`, a change with a condition on a long list. No heartbeat depends on it:
+//!   many long answers are no fault.
+//! - **The writer**, with `--data`, saves changes, responds to them, and closes the storage. It
+//!   waits for the disk, for locks of other programs or for etcd, and for its channel.
+//! - **The watch**, with a list in etcd, wakes the writer when another service has changed the
+//!   list. It waits for etcd.
+//! - **The follower**, with `--follow`, asks the other service, and submits its list. It waits for
+//!   that service and for the writer.
+//! - **names**, once a host has to be found by its name, looks up names one after the other. It
+//!   waits for DNS; who asks waits no longer than for any other step (`names`).
+//! - **log** writes log lines. It waits for its channel and for standard error.
+//!
+//! # Locks
+//!
+//! Each is held for a moment: nothing is sent, saved or logged under it, and no whole list is made,
+//! hashed or freed. The exceptions are the locks of `ColorList::envelope`, `Representation::tag`
+//! and `SharedList::latest`, under which a list is made or hashed. The crates have locks of their
+//! own; while `bounded_http` calls the `Policy`, it may have one for which no thread waits.
+//!
+//! - `SharedList::current`: the current version of the list; locked to clone it, or to edit it in
+//!   memory.
+//! - `SharedList::latest`: the envelope that was made last. Held while one is made, on the thread
+//!   for answers that take long alone.
+//! - `ColorList::envelope` and `Representation::tag`: each is made once. A worker makes only those
+//!   of short lists (`SharedList::ready_envelope`).
+//! - `Waits::entries`: which requests of a worker wait for a change, and what has changed.
+//! - `Saving::unsaved`: the requests of a worker whose changes the writer has.
+//! - `Tokens::accepted`: the hashes and the names of the tokens. `User::token`: that of etcd.
+//! - `Limiter::rate`: how many lines of one kind were logged in this second.
+//! - `Names::thread` and `Names::known`: the channel to names, and what it has found.
+//! - `StorageStatus::current`: whether saving works.
+//! - `FollowStatus::answers`: how the service that is followed answers.
 
 #![forbid(unsafe_code)]
 
@@ -194,6 +234,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
+use bounded_http::Handle;
+
 use crate::failure::Failure;
 use crate::follower::Follower;
 use crate::load::Opened;
@@ -201,7 +243,6 @@ use crate::options::{Endpoint, Options};
 use crate::serve::{Desk, Listener};
 use crate::service::{LoadedTokens, Service, Tokens, Waits};
 use crate::signals::Signals;
-use bounded_http::Handle;
 
 /// How long after the signal the process stops waiting for the storage to be closed. A start
 /// waits longer for a predecessor that stops: `LOCK_TIME` in `sqlite/locks`.
@@ -257,7 +298,7 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     // FILE is made last: a start that gets no addresses or no threads makes no FILE.
     let Opened { store, writer, watch, details, path } =
         load::open(source, options, service::change_listener(&server, &waits))?;
-    // From here on, the first SIGTERM or SIGINT makes the accept loop return.
+    // From here on, the first SIGTERM or SIGINT makes `serve::accept` return.
     is_starting.store(false, SeqCst);
     if let Some(writer) = writer {
         pool::run_named(&pool, "writer", || writer.run());

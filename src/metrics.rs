@@ -6,10 +6,10 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
+use bounded_http::Closing;
 use tiny_http::Method;
 
 use crate::http::METHODS;
-use bounded_http::Closing;
 
 /// The value of the label `reason`.
 pub(crate) fn label(reason: Closing) -> &'static str {

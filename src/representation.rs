@@ -2,8 +2,9 @@
 
 use std::sync::OnceLock;
 
-use crate::conditions::Tag;
 use bounded_http::{Content, SharedContent};
+
+use crate::conditions::Tag;
 
 /// Longest representation, in bytes, whose tag is computed at its first use, which takes some
 /// microseconds. The tag of a longer one is computed when it is made, so that nobody has to compute

@@ -1,8 +1,9 @@
-//! The loop: each worker takes requests and answers them.
+//! The loop: each worker takes requests and answers them. `lib.rs` begins with the way of a
+//! request, and with all threads and locks.
 //!
-//! Most are answered at once. The others go on their way as they are, and are answered by the same
-//! `respond`: those whose change has to be saved first go to the writer, those that take long to
-//! another thread ([`late`]), and those that wait for a change are parked, and come again ([`wait`]).
+//! Most requests are answered at once. The others are answered later by the same `respond`: those
+//! whose change has to be saved first go to the writer, those that take long to another thread
+//! ([`late`]), and those that wait for a change are parked, and are received again ([`wait`]).
 
 mod accept;
 mod late;
@@ -16,6 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use bounded_http::{Arrival, Worker};
 use threadpool::ThreadPool;
 use tiny_http::StatusCode;
 
@@ -25,17 +27,16 @@ pub(crate) use self::listen::{Listener, check_endpoint, inherited, listen};
 use crate::http::{Request, RequestFields, Response};
 use crate::service::{Decision, FAILED, RequestContext, Service, Thread, Wait};
 use crate::store::Change;
-use bounded_http::Worker;
 
 /// What all workers share.
 pub(crate) struct Desk {
     service: Arc<Service>,
-    /// One thread of it makes the answers that take long, one after the other. The others are
-    /// workers, the writer, the wait and the follower, which keep theirs for good.
+    /// One thread of it makes the answers that take long, one after the other. The workers, the
+    /// writer, the watch and the follower keep the others for good.
     pool: ThreadPool,
     /// By the number of the worker: whether it has still to show that it is not stuck.
     pings: Box<[AtomicBool]>,
-    /// By the number of the worker.
+    /// How changes go to the writer, by the number of the worker.
     savings: Box<[Saving]>,
 }
 
@@ -70,8 +71,8 @@ fn serve_pass(worker: &mut Worker, desk: &Arc<Desk>) {
     }
 }
 
-/// Runs [`serve`] on this thread. If a panic ended the thread, the acceptor would go on choosing its
-/// worker, as the one with the fewest connections.
+/// Runs [`serve`] on this thread. If a panic ended the thread, the acceptor would go on choosing
+/// its worker, as the one with the fewest connections.
 pub(crate) fn run(mut worker: Worker, desk: &Arc<Desk>) {
     while catch_unwind(AssertUnwindSafe(|| serve(&mut worker, desk))).is_err() {
         worker.close_all();
@@ -133,8 +134,8 @@ impl Desk {
         self.pings.iter().any(|ping| ping.load(Relaxed))
     }
 
-    /// Answers a request, or sends it on its way. If its change has to be saved first, it is among
-    /// `changes` then.
+    /// Answers a request, or has it answered later. If its change has to be saved first, both are
+    /// added to `changes`. `thread`: the one that calls this.
     fn answer(
         self: &Arc<Self>,
         asked: Asked,
@@ -176,6 +177,11 @@ impl Desk {
         let sent = self.service.finish(Some(&asked.request()), arrival, response, length);
         // Fails if the client has gone.
         let _ = asked.http.respond(sent);
+        self.note_time(arrival, is_late)
+    }
+
+    /// Notes how long a late answer took. The others have the time of their pass.
+    fn note_time(&self, arrival: Arrival, is_late: bool) -> Answered {
         if !is_late {
             return Answered::Now;
         }
@@ -192,16 +198,17 @@ impl Desk {
             return self.respond(asked, refusal, thread);
         }
         let is_head = head.is_head();
+        let is_late = asked.wait.is_some() || thread != Thread::Worker;
         let length = |sent: &bounded_http::Response| sent.length_as_last(is_head);
         let arrival = asked.http.arrival();
         let sent = self.service.finish(Some(&asked.request()), arrival, refusal, length);
         let _ = asked.http.respond(sent.closing());
-        Answered::Now
+        self.note_time(arrival, is_late)
     }
 }
 
-/// Asks the service. A panic is answered with 500. The list is consistent after a panic: a change is
-/// decided before it is made, and to make it does not panic. If the panic came only while the
+/// Asks the service. A panic is answered with 500. The list is consistent after a panic: a change
+/// is decided before it is made, and to make it does not panic. If the panic came only while the
 /// response was made, the list has the change.
 fn catch_panic(question: impl FnOnce() -> Decision) -> Decision {
     catch_unwind(AssertUnwindSafe(question))

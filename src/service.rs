@@ -15,6 +15,8 @@ mod waits;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bounded_http::Handle;
+
 pub(crate) use policy::{FAILED, limits};
 pub(crate) use token::{LoadedTokens, Tokens, only_token};
 pub(crate) use waits::{Wait, Waits, change_listener};
@@ -25,9 +27,8 @@ use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::representation::Representation;
 use crate::store::{Change, Store};
-use bounded_http::Handle;
 
-/// What requests are answered from. The server uses the same options, list and metrics.
+/// What requests are answered from, and what the loop needs to have them answered.
 pub(crate) struct Service {
     pub(crate) options: Arc<Options>,
     pub(crate) store: Store,
@@ -36,7 +37,7 @@ pub(crate) struct Service {
     /// The service whose list this one has, if it follows one.
     followed: Option<Arc<FollowStatus>>,
     pub(crate) metrics: Metrics,
-    /// The server that asks.
+    /// For its state, which `/health` and `/metrics` tell, and to notify workers.
     pub(crate) server: Handle,
     /// Which requests wait for a change, by the number of the worker.
     pub(crate) waits: Vec<Arc<Waits>>,
@@ -102,7 +103,7 @@ pub(crate) struct RequestContext {
 /// Which thread asks the service.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Thread {
-    /// An event loop: what would take long is [`Decision::AnswerOnPool`].
+    /// A worker, for which others wait: what would take long is [`Decision::AnswerOnPool`].
     Worker,
     /// The thread for answers that take long. An envelope that was read from the list since the
     /// request was queued is new enough.

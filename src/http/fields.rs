@@ -1,10 +1,10 @@
 //! Reads the fields that the service knows from the head of a request.
 
+use bounded_http::Head;
 use tiny_http::Method;
 
 use super::request::{Credentials, RequestFields, is_safe};
 use crate::conditions::Conditions;
-use bounded_http::Head;
 use bounded_http::syntax::{is_field, join, members};
 
 /// Longest wait for a change, in seconds. A client that asks for more gets its answer after this

@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 use std::sync::LazyLock;
 
+use bounded_http::Head;
 use tiny_http::Method;
 
 use crate::conditions::Conditions;
-use bounded_http::Head;
 
 /// Most entity tags in a request that may wait. A client needs one: the tag of what it has.
 const WAIT_TAGS_MAX: usize = 4;

@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::mem::take;
 
+use bounded_http::{Content, push};
 use serde_json::json;
 use tiny_http::StatusCode;
 
 use crate::conditions::Tag;
-use bounded_http::{Content, push};
 
 /// The value of Content-Type (RFC 9110 §8.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

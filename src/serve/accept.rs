@@ -5,12 +5,13 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Instant;
 
+use bounded_http::Acceptor;
+
 use super::{Desk, Listener};
 use crate::service::Service;
 use crate::service_manager::{self, Watchdog};
 use crate::signals::Signals;
 use crate::store::StorageStatus;
-use bounded_http::Acceptor;
 
 /// Accepts connections until a signal to stop. At a signal to reload, reads the tokens again.
 pub(crate) fn accept(

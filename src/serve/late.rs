@@ -52,8 +52,8 @@ impl Desk {
         Answered::Later
     }
 
-    /// Has the writer make these changes of one worker, and answer their requests. They go together:
-    /// a commit of all of them costs one sync, as that of the first one would.
+    /// Has the writer make these changes of one worker, and answer their requests. They go
+    /// together: a commit of all of them costs one sync, as that of the first one would.
     pub(super) fn save(&self, worker: usize, changes: Vec<(Asked, Change)>) {
         let Saving { unsaved, deliver } = &self.savings[worker];
         let submitted: Vec<_> = {
@@ -72,7 +72,7 @@ impl Desk {
         }
     }
 
-    /// Answers requests on whose changes the writer has decided.
+    /// Answers requests on whose changes the writer has decided, on its thread.
     fn answer_decided(self: &Arc<Self>, decided: Vec<(Asked, Decided)>) {
         let mut answers = Vec::new();
         for (asked, outcome) in decided {

@@ -3,13 +3,13 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use bounded_http::Arrival;
 use tiny_http::StatusCode;
 
 use super::Service;
 use crate::http::{Challenge, Request, Response};
 use crate::logging::{self, excerpt};
 use crate::options::AccessLog;
-use bounded_http::Arrival;
 
 /// Logs a response. With the access log: the name of the token, client, method, path, status,
 /// bytes, microseconds since it was received, and the reason of an error or what a change has made.

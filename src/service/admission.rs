@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use bounded_http::Content;
 use tiny_http::{Method, StatusCode};
 
 use super::matcher::{self, Operation, Target};
 use super::{Service, origin};
 use crate::http::{Challenge, METHODS, Request, RequestFields, Response, is_safe};
-use bounded_http::Content;
 use bounded_http::syntax::is_token;
 
 /// For how many seconds a browser may use the response to a preflight again.

@@ -5,12 +5,12 @@ mod access;
 #[path = "conditional_tests.rs"]
 mod conditional;
 
+use bounded_http::Handle;
 use tiny_http::{Method, StatusCode};
 
 use super::*;
 use crate::http::{RequestFields, TestRequest};
 use crate::store::{Color, ColorList};
-use bounded_http::Handle;
 use bounded_http::Parser;
 
 impl Service {

@@ -4,11 +4,11 @@
 use std::borrow::Cow;
 use std::iter;
 
+use bounded_http::syntax::{has_valid_escapes, split_absolute_form};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use tiny_http::Method;
 
 use crate::options::BasePath;
-use bounded_http::syntax::{has_valid_escapes, split_absolute_form};
 
 /// What a request asks for. An operation on one color has its name.
 #[derive(Debug, PartialEq, Eq)]

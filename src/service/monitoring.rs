@@ -5,6 +5,7 @@ use std::fs;
 use std::iter;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use bounded_http::{Closing, Content, Phase};
 use tiny_http::{Method, StatusCode};
 
 use super::Service;
@@ -15,7 +16,6 @@ use crate::http::{METHODS, MediaType, Request, Response, rfc3339};
 use crate::logging;
 use crate::metrics::{BOUNDS, CLASSES, Counter, FIRST_BOUND, Histogram, StorageMetrics, label};
 use crate::store::StorageStatus;
-use bounded_http::{Closing, Content, Phase};
 
 /// The metric families, one per line: name, type and help.
 const FAMILIES: &str = "\

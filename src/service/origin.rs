@@ -3,12 +3,12 @@
 //! request comes from. Other programs, such as curl, do not, and pass the check against CSRF. The
 //! host is checked whoever asks.
 
+use bounded_http::Head;
 use tiny_http::StatusCode;
 
 use crate::http::{RequestFields, Response, is_safe};
 use crate::logging::excerpt;
 use crate::options::Options;
-use bounded_http::Head;
 use bounded_http::syntax::{host_has_name, host_name};
 
 /// Refuses with 403 a request for a foreign host, if `checks_host`, and a change from a page of

@@ -1,8 +1,10 @@
-//! The service as the policy of the server: counts and logs what the server sends.
+//! The service as the policy of the server: makes the server's own refusals, and counts and logs
+//! responses.
 
 use std::borrow::Cow;
 use std::fmt;
 
+use bounded_http::{Arrival, Closing, Head, Limits, Policy};
 use tiny_http::StatusCode;
 
 use super::{Service, access_log};
@@ -10,9 +12,8 @@ use crate::http::{Request, RequestFields, Response};
 use crate::logging;
 use crate::metrics::label;
 use crate::options::Options;
-use bounded_http::{Arrival, Closing, Head, Limits, Policy};
 
-/// When a request panics, here or before it is answered: 500.
+/// The message of a 500: when the service panics on a request, or drops it without an answer.
 pub(crate) const FAILED: &str = "the service failed on this request, its log says where; a change \
     may have been made";
 

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::fmt::Display;
 use std::sync::Arc;
 
+use bounded_http::Content;
 use tiny_http::StatusCode;
 
 use super::matcher::{Operation, location_of};
@@ -17,7 +18,6 @@ use crate::options::AccessLog;
 use crate::store::{
     Action, Certainty, Change, Color, ColorJson, JsonError, Outcome, StorageError, json,
 };
-use bounded_http::Content;
 
 /// What the log says of a change that leaves everything as it is.
 const UNCHANGED: &str = "unchanged";

@@ -3,10 +3,10 @@
 //!
 //! The thread that publishes a version of the list marks what the version has changed
 //! ([`Waits::mark`]) with the number of the version, and notifies the worker. The worker takes the
-//! marks, and has the requests that wait for these received again. A new wait is added first, and
-//! then its request is decided once more: a change that was published before is in this answer, and
-//! a later one marks the request. So no change is missed. (One that came back before the wait was
-//! added is from before the wait.)
+//! marks, and wakes the requests that wait for these: each is received and decided again. A new
+//! wait is added first, and then its request is decided once more: a change that was published
+//! before is in this answer, and a later one marks the request. So no change is missed. (One that
+//! came back before the wait was added is from before the wait.)
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::mem::take;
@@ -14,9 +14,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use bounded_http::Handle;
+
 use super::Subject;
 use crate::store::{ChangeListener, Edit, Step};
-use bounded_http::Handle;
 
 /// The requests of one worker that wait for a change, by the ids of their connections.
 #[derive(Default)]
@@ -74,7 +75,7 @@ impl Waits {
         Wait { waits: Arc::clone(self), subject, connection, seen, since: Instant::now() }
     }
 
-    /// Marks what a new version of the list has changed. True if the worker has to be woken for it.
+    /// Marks what a new version of the list has changed. True if the worker has to be notified.
     /// Without requests that wait, this takes no lock.
     ///
     /// Call this when the new version can be read already. It may overlook a request that is
@@ -184,7 +185,7 @@ mod tests {
         let mark = || waits.mark(&Step { number: 1, before: None, edits: &edits });
         for _ in 0..2 {
             let one = waits.add(red.clone(), 1, 0);
-            assert!(mark() && !mark(), "the first mark alone wakes the worker");
+            assert!(mark() && !mark(), "the first mark alone notifies the worker");
             let other = waits.add(red.clone(), 2, 0);
             drop(one);
             assert!(!mark(), "somebody else waits for the same");

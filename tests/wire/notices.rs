@@ -57,7 +57,11 @@ fn libraries() -> Option<BTreeSet<String>> {
     let tree = cargo(&arguments)?;
     let words = tree.lines().filter_map(|line| line.split_once(" v"));
     let libraries = words.map(|(name, rest)| format!("{name}-{}", rest.split(' ').next().unwrap()));
-    Some(libraries.filter(|library| !library.starts_with("colors-")).collect())
+    Some(libraries.filter(|library| !is_own(library)).collect())
+}
+
+fn is_own(library: &str) -> bool {
+    ["colors-", "bounded_http-"].iter().any(|own| library.starts_with(own))
 }
 
 /// The file with the text of a license in the sources of a library.

@@ -16,11 +16,12 @@ const OPERATING: &str = include_str!("../../docs/operating.md");
 const PROXIES: &str = include_str!("../../docs/proxies.md");
 
 /// All documents, by their paths.
-const DOCUMENTS: [(&str, &str); 15] = [
+const DOCUMENTS: [(&str, &str); 16] = [
     ("README.md", README),
     ("CHANGELOG.md", include_str!("../../CHANGELOG.md")),
     ("CONTRIBUTING.md", include_str!("../../CONTRIBUTING.md")),
     ("SECURITY.md", include_str!("../../SECURITY.md")),
+    ("crates/bounded_http/README.md", include_str!("../../crates/bounded_http/README.md")),
     ("benches/README.md", include_str!("../../benches/README.md")),
     ("fuzz/README.md", include_str!("../../fuzz/README.md")),
     ("docs/design.md", DESIGN),
@@ -321,6 +322,12 @@ durability.md: another start waits 6 s <- src/store/sqlite/locks.rs: LOCK_TIME f
 durability.md: 500 or 503 after some 5 s <- src/store/etcd/etcd_engine.rs: SAVE_TIME from_millis(4300);
 durability.md: a start fails after 6 s <- src/store/etcd/etcd_key.rs: START_TIME from_secs(6);
 durability.md: mode 0600 <- src/store/sqlite/new_file.rs: NEW_FILE_MODE 0o600;
+bounded_http/README.md: a request arrives in this time | 30 s <- crates/bounded_http/src/limits.rs: request_timeout: from_secs(30)
+bounded_http/README.md: may be idle so long | 75 s <- crates/bounded_http/src/limits.rs: keep_alive: from_secs(75)
+bounded_http/README.md: bytes of a content | 1 MiB <- crates/bounded_http/src/limits.rs: content_max: 1024 * 1024,
+bounded_http/README.md: connections | 1,024 <- crates/bounded_http/src/limits.rs: connections_max: 1024,
+bounded_http/README.md: in memory | 32 MiB <- crates/bounded_http/src/limits.rs: BUFFERS_MAX 32 * 1024 * 1024;
+bounded_http/README.md: stalled for 0.5 s <- crates/bounded_http/src/worker.rs: STALL_TIME from_millis(500);
 replicas.md: 503 after 5 s <- src/follow_status.rs: AWAY_TIME from_secs(5);
 replicas.md: some 6 s <- src/follower.rs: START_TIME from_secs(6);
 replicas.md: A list of at most 64 MiB <- src/follower.rs: LIST_BYTES_MAX 64 * 1024 * 1024;
@@ -345,6 +352,16 @@ fn numbers_in_the_documents_are_those_of_the_code() {
     let seed: serde_json::Value = serde_json::from_str(SEED).unwrap();
     let count = seed.as_array().unwrap().len();
     assert_eq!(README.matches(&format!("the {count} named colors of CSS")).count(), 2);
+}
+
+#[test]
+fn code_in_the_design_is_that_of_the_loop() {
+    let blocks: Vec<&str> = DESIGN.split("```rust\n").skip(1).collect();
+    assert!(!blocks.is_empty());
+    for block in blocks {
+        let code = block.split("```").next().unwrap();
+        assert!(include_str!("../../src/serve.rs").contains(code), "{code}");
+    }
 }
 
 /// The sources in Rust below this directory, each with its path.

@@ -8,7 +8,7 @@ use std::time::Instant;
 use rusqlite::Connection;
 use rustix::process::Signal;
 
-use crate::common::client::{Client, Response, request};
+use crate::common::client::{Client, Response, request, reset_on_close};
 use crate::common::etcd::Etcd;
 use crate::common::harness::{DEADLINE, Scratch, Server, wait_until};
 
@@ -48,6 +48,16 @@ pub(super) fn wait_on(server: &Server, method: &str, target: &str) -> Client {
 #[track_caller]
 fn expect_end(response: &Response, status: u16) {
     response.expect_field(status, "preference-applied", Some("wait=300"));
+}
+
+#[test]
+fn a_client_that_resets_its_connection_while_it_waits_is_no_failure() {
+    let server = Server::start(&[]);
+    let client = wait_on(&server, "GET", "/colors");
+    reset_on_close(&client.stream);
+    drop(client);
+    wait_until("nobody waits", || waiting(&server) == 0);
+    assert_eq!(server.metric(r#"colors_http_requests_total{method="GET",status="5xx"}"#), 0.0);
 }
 
 #[test]

@@ -103,8 +103,8 @@ impl<L: AsFd> Acceptor<L> {
     }
 
     /// Ends the connections, after the requests that have begun are answered. Waits for that no
-    /// longer than until the deadline. Returns how many are still open then: these end with the
-    /// process. From now on, workers end once they have nothing to do.
+    /// longer than until the deadline. Returns how many are still open then: their workers go on. From
+    /// now on, a worker that has no connection ends.
     pub fn stop(self, deadline: Instant) -> usize {
         let begun = Instant::now();
         self.shared.set_phase(Phase::Stopping);

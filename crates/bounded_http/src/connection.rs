@@ -2,21 +2,43 @@
 //! client. Touches no other connection.
 //!
 //! ```text
-//!              request                 settled in time
-//! Receiving ------------> HandedOut ---------------------+
-//!     ^                   ^   |   ^                      |
-//!     |        woken, ... |   |   | the answer is a park |
-//!     |                Parked |   | (by mail as well)    v
-//!     |                       v   |                   Sending ---> Lingering ---> Closed
-//!     |             AwaitingAnswer -----------------> |     |
-//!     |                            the answer by mail |     | by Connection: close, if the
-//!     +-----------------------------------------------+     +---> Closed   client sends no more
-//!                  all is sent, or there is no room
+//!    +------ a whole request -----> HandedOut <---- a reason ---- Parked
+//!    |                                |  |  |                       ^
+//!    |                not settled yet |  |  +------- parked --------+
+//!    |                                v  |                          |
+//!    |                   AwaitingAnswer -|-------- parked ----------+
+//!    |                                |  |
+//!    |                       answered v  v answered
+//! Receiving -------- refused ------> Sending --- the last one ---> Lingering
+//!    ^                                |  |                            |
+//!    +---------- all is sent ---------+  +-------> Closed <-----------+
 //! ```
+//!
+//! What the socket takes at once needs no `State::Sending`. From there a connection closes without
+//! lingering if its client has asked for that and sends no more. Not drawn: it closes as well when
+//! the socket fails, and when the client has gone, is overdue, or has to make room for others; but
+//! a parked request is handed out a last time first, and one that somebody has is waited for.
 //!
 //! Here are the states, the table of events in each of them, their deadlines and their memory. What
 //! happens in `State::Receiving` is in [`receiving`], from there until the answer in [`settling`],
 //! and in `State::Sending` and `State::Lingering` in [`sending`].
+//!
+//! What a connection waits for, for how long ([`Connection::deadline`]), and what happens then:
+//!
+//! - Its first request: the request timeout, at most 1 s during a stop. Closed.
+//! - The rest of a request: the request timeout since its first byte, or since the response before
+//!   it was sent. 408.
+//! - Another request: the keep-alive time and 1 s, at most 1 s during a stop. Closed.
+//! - Whoever has the request: no deadline.
+//! - A reason to hand out a parked request: until the given time, not at all during a stop. Handed
+//!   out.
+//! - The client to read: the request timeout since the socket last took bytes. Closed. For a
+//!   content that is old it is less, the more memory such contents take ([`Reading::deadline`]).
+//! - The client to close: 2 s since it last sent something, and at most the request timeout; 2 s in
+//!   all during a stop. Closed.
+//!
+//! Above the connection limit, those that have stalled longest, for at least half a second, are
+//! evicted. The constants of `worker` say how late this may be.
 
 mod receiving;
 mod sending;

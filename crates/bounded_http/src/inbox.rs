@@ -1,4 +1,6 @@
-//! The mailbox of a worker, by which other threads reach it.
+//! The mailbox of a worker, by which other threads reach it: the acceptor with new connections, and
+//! whoever settles a request for which the worker has looked in vain (`slot`). A wake-up may also
+//! come without mail: when the phase changes, and from [`Handle::notify`](super::Handle::notify).
 
 use std::io;
 use std::mem::take;

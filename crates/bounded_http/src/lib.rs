@@ -20,23 +20,38 @@
 //! by [`Worker::try_recv`] until that has none, and then [`Worker::wait`]. Inside, the thread runs
 //! an epoll loop over its own connections: there is no hand-off, and no thread for a connection. A
 //! [`Request`] is given out once all of it has arrived. It may go to any thread, and is answered
-//! there by the same [`Request::respond`]. One that has to wait is parked ([`Request::park`]), and is
-//! received again, with a [`Reason`].
+//! there by the same [`Request::respond`]. One that has to wait is parked ([`Request::park`]), and
+//! is received again, with a [`Reason`].
 //!
 //! # What is limited
 //!
 //! No client can stop the others, or have memory grow without bound ([`Limits`]):
 //!
-//! - A request that does not arrive in time is refused with 408. A client that does not read, or that
-//!   sends no further request, is disconnected.
-//! - A head has at most 64 KiB and 100 fields (431), a content at most [`Limits::content_max`] (413).
+//! - A request that does not arrive in time is refused with 408. A client that does not read, or
+//!   that sends no further request, is disconnected.
+//! - A head has at most 64 KiB and 100 fields (431), a content at most [`Limits::content_max`]
+//!   (413).
 //! - All buffers together take at most [`Limits::buffers_max`]: beyond it, requests get a 503, and
 //!   clients that do not read are disconnected. Small requests are served nevertheless.
-//! - Above [`Limits::connections_max`], connections that have stalled for half a second make room for
-//!   new ones; until then, a few more are served and closed.
+//! - Above [`Limits::connections_max`], connections that have stalled for half a second make room
+//!   for new ones; until then, a few more are served and closed.
 //!
-//! What is not HTTP/1.1 or 1.0 (RFC 9112) is refused: no field is read in two ways. A [`Policy`] may
-//! refuse a request by its head, before its content is received.
+//! What is not HTTP/1.1 or 1.0 (RFC 9112) is refused: no field is read in two ways. A [`Policy`]
+//! may refuse a request by its head, before its content is received.
+//!
+//! # Inside
+//!
+//! - `accept` takes connections from the kernel, `worker` has the event loop, and `inbox` is how
+//!   other threads reach it. `server` has all three in one, as in tiny_http.
+//! - `connection` is the state machine of a connection, with its deadlines; `pass` is what it needs
+//!   of its worker, `output` what it has to send.
+//! - `request` and `response` are what the application gets and gives; `slot` is where a connection
+//!   finds the answer.
+//! - `parser` makes heads (`head`) and contents (`chunked`) of bytes, or a `protocol_error`;
+//!   `syntax` has pieces of the grammar.
+//! - `limits` is what clients may use, and each connection's part of it; `policy` is what the
+//!   application decides; `shared` is what all share, with the locks; `buffer` and `date` save
+//!   work.
 //!
 //! Linux alone: it needs epoll(7) and eventfd(2).
 //!

@@ -32,8 +32,8 @@ const CONNECTIONS_MAX: usize = 8192;
 /// about as much in the kernel.
 const MEMORY_PER_CONNECTION: usize = 64 * 1024;
 
-/// Descriptors kept for other uses than connections: standard streams, signals, the database, files
-/// that are read.
+/// Descriptors kept for other uses than connections: standard streams, and whatever else the
+/// application opens.
 const DESCRIPTORS_RESERVED: usize = 32;
 
 /// Most connections above the limit. New clients are answered on them at once, while workers make

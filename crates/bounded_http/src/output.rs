@@ -17,10 +17,10 @@ use super::shared::Shared;
 /// memory.
 const COPY_BYTES_MAX: usize = 1024;
 
-/// Bytes of responses that are collected before they are sent: 16 responses with one color each.
+/// Bytes of responses that are collected before they are sent: 16 short responses.
 const COLLECT_BYTES: usize = 8 * 1024;
 
-/// Bytes that a response with one color takes, or somewhat more.
+/// Bytes that a short response takes, head and content, or somewhat more.
 const RESPONSE_BYTES: usize = 512;
 
 /// Largest capacity, in bytes, that the empty buffer keeps for the next response.
@@ -31,7 +31,7 @@ const KEPT_BUFFER_BYTES_MAX: usize = 1024;
 const TURN_BYTES: usize = 512 * 1024;
 
 /// Bytes of content from which on a response is sent from the run queue, so that a crowd of clients
-/// that read a long list does not hold up those who read a color.
+/// that read long contents does not hold up those who read short ones.
 const LONG_BYTES_MIN: usize = 64 * 1024;
 
 const SEND_FLAGS: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
@@ -115,7 +115,7 @@ impl Output {
         }
     }
 
-    /// The content that is shared with other connections and with the list, once a part of the
+    /// The content that is shared with other connections and the application, once a part of the
     /// output is sent.
     pub(super) fn reading(&self) -> Option<&Reading> {
         self.reading.as_ref()

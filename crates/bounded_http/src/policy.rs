@@ -19,8 +19,8 @@ pub struct Arrival {
     pub peer: Option<SocketAddr>,
     /// The number of the listener that has accepted the connection.
     pub listener: usize,
-    /// When the pass began in which the last bytes were received, or in which the wait for a change
-    /// ended. The application is not to blame for the time before that.
+    /// When the pass began in which the last bytes were received, or in which a parked request was
+    /// received again. The application is not to blame for the time before that.
     pub received_at: Instant,
 }
 
@@ -48,7 +48,8 @@ impl Closing {
 }
 
 /// The application, as far as the server asks it. The server calls it on the threads of workers,
-/// and of those who answer. All of it may be left as it is: `()` is a policy.
+/// on that of the acceptor, and where a request is dropped; it may have a lock meanwhile, for which
+/// no thread waits. All of it may be left as it is: `()` is a policy.
 pub trait Policy: Send + Sync {
     /// Looks at the head of a request whose content has not arrived, or for which there is no
     /// memory. If this fails, the response is sent, and the content is not read.

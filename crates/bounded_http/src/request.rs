@@ -150,16 +150,17 @@ impl Request {
 
     /// Has the request received again: at this time, or before for one of the other reasons of
     /// [`Reason`]. Not after a reason that [is final](Reason::is_final): that closes the connection.
-    pub fn park(self, until: Instant) {
-        let slot = Arc::clone(self.slot());
-        // If the connection is closed, the request is dropped, which answers nothing then.
+    pub fn park(mut self, until: Instant) {
+        // Without it: whoever drops a parked request, as a connection that ends, answers nothing.
+        let slot = self.slot.take().expect("it is there until it is settled");
         if let Ok(Some(mail)) = slot.settle(Settled::Parked(Box::new(self), until)) {
             slot.post(mail);
         }
     }
 
     /// For a request that was parked.
-    pub(super) fn receive_again(&mut self, reason: Reason, now: Instant) {
+    pub(super) fn receive_again(&mut self, reason: Reason, slot: Arc<Slot>, now: Instant) {
+        self.slot = Some(slot);
         self.reason = reason;
         self.received_at = now;
     }

@@ -1,4 +1,15 @@
 //! What the acceptor, the workers and the requests share.
+//!
+//! These are all the locks. Nothing is sent, and nothing of the application is dropped, under the
+//! first two.
+//!
+//! - `Inbox::mail`: what other threads have posted.
+//! - `Slot::state`: what became of the request of a connection.
+//! - [`Shared::making_room`]: one worker at a time closes connections to make room. It is held
+//!   while connections are refused and closed, and so while the [`Policy`] is asked; the other
+//!   workers go on without it.
+//! - `Server::worker`: held by the thread that receives. A program with its own [`Worker`]s has
+//!   none.
 
 use std::io;
 use std::net::SocketAddr;

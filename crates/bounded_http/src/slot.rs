@@ -107,7 +107,7 @@ impl Slot {
     /// For a connection that is closed: nobody waits for an answer.
     pub(super) fn close(&self) {
         let before = replace(&mut *self.lock(), SlotState::Closed);
-        // Not under the lock: a parked request has this slot, and looks at it when it is dropped.
+        // Not under the lock: what a parked request keeps is dropped with it.
         drop(before);
     }
 

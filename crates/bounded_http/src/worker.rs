@@ -1,5 +1,14 @@
 //! A worker: one thread with one epoll instance. A connection stays with its worker until it is
 //! closed.
+//!
+//! The thread works in passes. A pass begins when [`Worker::wait`] returns. It serves the sockets
+//! that epoll has reported, then mail, then connections of the run queue, and looks at the
+//! deadlines if the first one has passed. When a connection has a whole request,
+//! [`Worker::try_recv`] returns it; the next call goes on with what became of the request, and then
+//! with the rest of the pass. However many clients there are, a pass ends after some milliseconds
+//! if the answers are quick, and the next one asks epoll who else is ready. What may hold up others
+//! is for the run queue: connections with many requests or long contents, and those that are woken,
+//! overdue or evicted.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -167,13 +176,16 @@ impl Worker {
     }
 
     /// Waits until some connection has something to do, or for
-    /// [`Handle::notify`](super::Handle::notify). False once the server has stopped. Returns at
-    /// once while a pass is not over.
+    /// [`Handle::notify`](super::Handle::notify). Returns at once while a pass is not over. False
+    /// once the server has stopped and no connection of this worker is open: some may have been
+    /// left by [`Acceptor::stop`](super::Acceptor::stop), and still get their answers.
     pub fn wait(&mut self) -> bool {
         if self.handed_out.is_some() || !self.agenda.is_over {
             return true;
         }
-        if self.pass.shared.is_over.load(Relaxed) {
+        let shared = &self.pass.shared;
+        if shared.is_over.load(Relaxed) && shared.workers[self.pass.worker].open.load(Relaxed) == 0
+        {
             return false;
         }
         let has_work = !(self.mail.is_empty() && self.run_queue.is_empty());

@@ -19,9 +19,8 @@ use crate::protocol_error::ProtocolError;
 use crate::response::{CLOSE, Response};
 use crate::shared::Phase;
 
-/// About how many bytes are received and dropped after the last response, at most: the longest
-/// content that `--max-body` allows. Clients, and proxies such as Apache, look for a response only
-/// after they have sent all.
+/// About how many bytes are received and dropped after the last response, at most. Clients, and
+/// proxies such as Apache, look for a response only after they have sent all of a content.
 const LINGER_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 impl Connection {

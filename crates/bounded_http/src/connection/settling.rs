@@ -3,6 +3,7 @@
 
 use std::io;
 use std::mem::replace;
+use std::sync::Arc;
 use std::time::Instant;
 
 use rustix::event::epoll::EventFlags;
@@ -98,7 +99,7 @@ impl Connection {
         reason: Reason,
         pass: &mut Pass,
     ) -> Transition {
-        request.receive_again(reason, pass.now);
+        request.receive_again(reason, Arc::clone(&self.slot), pass.now);
         self.received_at = pass.now;
         let away = Away {
             memory: request.memory(),
