@@ -51,8 +51,13 @@ fn cargo(arguments: &[&str]) -> Option<String> {
 
 /// The libraries in the program by name and version: none that only its build or its tests use.
 fn libraries() -> Option<BTreeSet<String>> {
-    let mut arguments =
-        vec!["tree", "--edges=normal,no-proc-macro", "--prefix=none", "--format={p}"];
+    let mut arguments = vec![
+        "tree",
+        "--package=colors",
+        "--edges=normal,no-proc-macro",
+        "--prefix=none",
+        "--format={p}",
+    ];
     arguments.extend(TARGETS.iter().flat_map(|target| ["--target", target]));
     let tree = cargo(&arguments)?;
     let words = tree.lines().filter_map(|line| line.split_once(" v"));
