@@ -109,11 +109,11 @@
 //!    `Desk::save` keeps the requests, and gives their changes to the writer by `Store::submit`.
 //! 2. The `Writer` takes changes that wait, finds the `Outcome` and the `Edit`s of each on a clone
 //!    of the list, commits (FILE-wal is synced, or etcd has it), and publishes the clone.
-//! 3. With the outcomes, it calls `Desk::answer_decided`. `Service::respond_to_outcome` makes the
-//!    responses, also if a change was not made, or may not be. `respond_all` sends them to the
-//!    workers.
-//! 4. Whoever has published a version calls `service::change_listener` with the `Step` to it, as
-//!    below.
+//! 3. Whoever publishes a version calls the listener that `service::change_listener` has made, with
+//!    the `Step` to it, as below.
+//! 4. With the outcomes, the writer calls `Desk::answer_decided`. `Service::respond_to_outcome`
+//!    makes the responses, also if a change was not made, or may not be. `respond_all` sends them
+//!    to the workers.
 //!
 //! **A wait** (`Prefer: wait`, with a tag that is current).
 //!

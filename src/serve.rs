@@ -1,9 +1,9 @@
 //! The loop: each worker takes requests and answers them. `lib.rs` begins with the way of a
 //! request, and with all threads and locks.
 //!
-//! Most requests are answered at once. The others are answered later by the same `respond`: those
-//! whose change has to be saved first go to the writer, those that take long to another thread
-//! ([`late`]), and those that wait for a change are parked, and are received again ([`wait`]).
+//! Most requests are answered at once. Of the others, those whose change has to be saved first go
+//! to the writer, and those that take long to another thread ([`late`]); those that wait for a
+//! change are parked, and are received again ([`wait`]).
 
 mod accept;
 mod late;

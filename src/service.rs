@@ -92,7 +92,7 @@ impl Service {
     }
 }
 
-/// What the server knows of a request besides its bytes.
+/// What is known of a request besides its bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct RequestContext {
     /// The number of the listener that has accepted its connection.
@@ -113,7 +113,8 @@ pub(crate) enum Thread {
 /// What is to be done next with a request.
 pub(crate) enum Decision {
     Respond(Response),
-    /// The head of the request is refused: respond so, and read no content.
+    /// The head of the request is refused: respond so, and close the connection if it announces
+    /// content.
     Refuse(Response),
     /// What the client has is current, and it prefers to wait until this changes (RFC 7240 §4.3).
     Wait {

@@ -1,4 +1,4 @@
-//! A response as a value, and its head as bytes. Knows no sockets.
+//! A response as a value, and its fields as bytes. Knows no sockets.
 
 use std::borrow::Cow;
 use std::mem::take;

@@ -1,12 +1,12 @@
 //! Which requests of a worker wait for a change, and which of them a change concerns. Knows no
-//! sockets, and no answers.
+//! answers.
 //!
 //! The thread that publishes a version of the list marks what the version has changed
 //! ([`Waits::mark`]) with the number of the version, and notifies the worker. The worker takes the
 //! marks, and wakes the requests that wait for these: each is received and decided again. A new
 //! wait is added first, and then its request is decided once more: a change that was published
-//! before is in this answer, and a later one marks the request. So no change is missed. (One that
-//! came back before the wait was added is from before the wait.)
+//! before is in this answer, and a later one marks the request. So no change is missed. (A
+//! change and a change back, both before the wait was added, do not count.)
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::mem::take;
