@@ -68,8 +68,7 @@ impl Output {
         let room = if before == 0 { RESPONSE_BYTES } else { COLLECT_BYTES + COPY_BYTES_MAX };
         self.buffer.reserve(room.saturating_sub(before));
         response.write_head(&mut self.buffer, date, end);
-        if is_head {
-            // RFC 9110 §9.3.2: a response to HEAD MUST NOT have content
+        if !response.has_content(is_head) {
             return;
         }
         let content = response.into_content();
@@ -197,6 +196,21 @@ mod tests {
         theirs.read_to_end(&mut received).expect("the rest is there");
         assert!(rounds > 1, "the socket took all at once");
         assert!(received.len() == length && received.ends_with(&json));
+    }
+
+    /// It would be taken for the begin of the next response.
+    #[test]
+    fn content_that_the_head_cannot_announce_is_not_sent() {
+        for status in [101, 204, 304] {
+            let mut output = Output::default();
+            let response = Response::from_data("none").with_status_code(status);
+            let length = response.length(false, CLOSE);
+            output.append(response, false, DATE, CLOSE);
+            let Some([bytes, b""]) = output.rest() else { panic!("one buffer") };
+            assert!(bytes.len() == length && bytes.ends_with(CLOSE.as_bytes()), "{status}");
+            let is_announced = str::from_utf8(bytes).unwrap().contains("Content-Length");
+            assert!(!is_announced, "{status}");
+        }
     }
 
     #[test]

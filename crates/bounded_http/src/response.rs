@@ -6,9 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tiny_http::{Header, StatusCode};
 
 use super::buffer;
+use super::syntax::is_field;
 
 /// As long as every value of Date.
 const ANY_DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+
+/// What the server adds itself, or decides.
+const SERVER_FIELDS: [&str; 5] =
+    ["Date", "Content-Length", "Connection", "Keep-Alive", "Transfer-Encoding"];
 
 /// A response without the fields that the server adds: Date, Content-Length, Connection and
 /// Keep-Alive.
@@ -121,10 +126,21 @@ impl Response {
         self
     }
 
-    /// The same with one more field, as in tiny_http.
+    /// The same with one more field, as in tiny_http: a Content-Type replaces the one before, and
+    /// what the server adds itself is left out. So is a value with a line break, which would be
+    /// another field (RFC 9110 §5.5).
     #[must_use]
     pub fn with_header(mut self, header: Header) -> Self {
         let (name, value) = (header.field.as_str().as_str(), header.value.as_str());
+        let is = |known: &str| is_field(name.as_bytes(), known);
+        if SERVER_FIELDS.into_iter().any(is) || value.contains(['\r', '\n']) {
+            return self;
+        }
+        if is("Content-Type") {
+            let lines = self.lines.split(|byte| *byte == b'\r');
+            let others = lines.filter(|line| !is_line_of(line, "Content-Type"));
+            self.lines = others.collect::<Vec<_>>().join(&b'\r');
+        }
         push(&mut self.lines, ["\r\n", name, ": ", value]);
         self
     }
@@ -140,6 +156,12 @@ impl Response {
     pub fn closing(mut self) -> Self {
         self.is_last = true;
         self
+    }
+
+    /// Whether content follows the head, if there is any. `is_head`: it answers a HEAD request.
+    pub(super) fn has_content(&self, is_head: bool) -> bool {
+        // RFC 9110 §6.4.1, §9.3.2
+        !is_head && !matches!(self.status.0, 100..200 | 204 | 304)
     }
 
     pub(super) fn is_last(&self) -> bool {
@@ -167,7 +189,7 @@ impl Response {
     pub(super) fn length(&self, is_head: bool, end: &str) -> usize {
         let mut head = Vec::new();
         self.write_head(&mut head, ANY_DATE, end);
-        head.len() + if is_head { 0 } else { self.content.bytes().len() }
+        head.len() + if self.has_content(is_head) { self.content.bytes().len() } else { 0 }
     }
 
     /// Appends status line, fields and the empty line. `date`: an IMF-fixdate (RFC 9110 §5.6.7).
@@ -182,13 +204,19 @@ impl Response {
         };
         push(out, ["HTTP/1.1 ", code, " ", reason, "\r\nDate: ", date]);
         out.extend_from_slice(&self.lines);
-        // RFC 9110 §8.6 and §15.4.5: no Content-Length on 204, and none needed on 304.
-        if !matches!(self.status, StatusCode(204 | 304)) {
+        // RFC 9110 §8.6 and §15.4.5: no Content-Length on 1xx and 204, and none needed on 304.
+        if self.has_content(false) {
             let mut digits = itoa::Buffer::new();
             push(out, ["\r\nContent-Length: ", digits.format(self.content.bytes().len())]);
         }
         out.extend_from_slice(end.as_bytes());
     }
+}
+
+/// Whether a field line has this name. `line`: with the LF before it.
+fn is_line_of(line: &[u8], name: &str) -> bool {
+    let end = line.iter().position(|byte| *byte == b':');
+    end.is_some_and(|end| is_field(&line[1..end], name))
 }
 
 /// The end of the head of the last response (RFC 9112 §9.6).
@@ -236,6 +264,25 @@ mod tests {
             "HTTP/1.1 404 Not Found\r\nDate: Sat, 21 Nov 2026 01:02:03 GMT\r\n\
              Allow: GET\r\nVary: Accept\r\nContent-Length: 5\r\n\
              Connection: keep-alive\r\nKeep-Alive: timeout=75\r\n\r\n",
+        );
+    }
+
+    #[test]
+    fn a_field_is_given_once_and_none_contradicts_the_server() {
+        let field = |name: &str, value: &str| Header::from_bytes(name, value).unwrap();
+        let response = Response::from_string("<p>")
+            .with_header(field("Content-Length", "9"))
+            .with_header(field("connection", "upgrade"))
+            .with_header(field("Link", "<a>\r\nContent-Length: 9"))
+            .with_header(field("Allow", "GET"))
+            .with_header(field("Content-Type-Not", "text/plain"))
+            .with_header(field("content-type", "text/html"));
+        check(
+            &response,
+            CLOSE,
+            "HTTP/1.1 200 OK\r\nDate: Sat, 21 Nov 2026 01:02:03 GMT\r\n\
+             Allow: GET\r\nContent-Type-Not: text/plain\r\ncontent-type: text/html\r\n\
+             Content-Length: 3\r\nConnection: close\r\n\r\n",
         );
     }
 
