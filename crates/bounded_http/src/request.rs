@@ -143,9 +143,7 @@ impl Request {
     /// already.
     pub fn respond(mut self, response: Response) -> io::Result<()> {
         let slot = self.slot.take().expect("it is there until it is settled");
-        let mail = slot.settle(Settled::Answer(response)).map_err(|_| io::ErrorKind::BrokenPipe)?;
-        mail.into_iter().for_each(|mail| slot.post(mail));
-        Ok(())
+        slot.settle(Settled::Answer(response)).map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 
     /// Has the request received again: at this time, or before for one of the other reasons of
@@ -153,9 +151,8 @@ impl Request {
     pub fn park(mut self, until: Instant) {
         // Without it: whoever drops a parked request, as a connection that ends, answers nothing.
         let slot = self.slot.take().expect("it is there until it is settled");
-        if let Ok(Some(mail)) = slot.settle(Settled::Parked(Box::new(self), until)) {
-            slot.post(mail);
-        }
+        // Fails if the connection is closed: then it is dropped.
+        let _ = slot.settle(Settled::Parked(Box::new(self), until));
     }
 
     /// For a request that was parked.
@@ -178,17 +175,25 @@ impl Request {
 /// Responds to several requests. Wakes a worker only once for those of its requests that come one
 /// after the other.
 pub fn respond_all(answers: impl IntoIterator<Item = (Request, Response)>) {
-    let mut posts: Vec<(Arc<Slot>, Vec<Mail>)> = Vec::new();
+    let mut posts = Posts(Vec::new());
     for (mut request, response) in answers {
         let slot = request.slot.take().expect("it is there until it is settled");
-        let Ok(Some(mail)) = slot.settle(Settled::Answer(response)) else { continue };
-        match posts.last_mut() {
-            Some((last, mails)) if last.worker == slot.worker => mails.push(mail),
-            _ => posts.push((slot, vec![mail])),
+        let settled = slot.settle_without_post(Settled::Answer(response));
+        let Ok(Some(mail)) = settled else { continue };
+        match posts.0.last_mut() {
+            Some((last, mails)) if last.has_worker_of(&slot) => mails.push(mail),
+            _ => posts.0.push((slot, vec![mail])),
         }
     }
-    for (slot, mails) in posts {
-        slot.post_all(mails);
+}
+
+/// Mail for the workers of these connections. It is posted when this is dropped, also by a panic of
+/// whoever makes the answers.
+struct Posts(Vec<(Arc<Slot>, Vec<Mail>)>);
+
+impl Drop for Posts {
+    fn drop(&mut self) {
+        self.0.drain(..).for_each(|(slot, mails)| slot.post_all(mails));
     }
 }
 
@@ -203,9 +208,8 @@ impl Drop for Request {
         let refuse = || policy.refuse(head, arrival, StatusCode(500), message);
         let response = catch_unwind(AssertUnwindSafe(refuse))
             .unwrap_or_else(|_| Response::new(StatusCode(500), Content::None));
-        if let Ok(Some(mail)) = slot.settle(Settled::Answer(response)) {
-            slot.post(mail);
-        }
+        // Fails if the connection is closed: then nobody waits for it.
+        let _ = slot.settle(Settled::Answer(response));
     }
 }
 

@@ -81,11 +81,11 @@ impl Shared {
 
     /// Notes whether there are more connections than the limit. Nothing follows a stop.
     pub(super) fn note_excess(&self, is_above_limit: bool) {
-        let phase = if is_above_limit { Phase::AboveLimit } else { Phase::Serving };
-        match self.phase() {
-            Phase::Stopping => {}
-            before if before == phase => {}
-            _ => self.set_phase(phase),
+        let (serving, above_limit) = (Phase::Serving as u8, Phase::AboveLimit as u8);
+        let (before, after) =
+            if is_above_limit { (serving, above_limit) } else { (above_limit, serving) };
+        if self.phase.compare_exchange(before, after, Relaxed, Relaxed).is_ok() {
+            self.wake_all();
         }
     }
 

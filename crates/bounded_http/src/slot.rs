@@ -74,9 +74,16 @@ impl Slot {
         response.length(head.is_head(), end)
     }
 
-    /// Notes what became of the request. Returns mail for the worker if it looks here no more.
-    /// Fails if the connection is closed.
-    pub(super) fn settle(&self, settled: Settled) -> Result<Option<Mail>, Settled> {
+    /// Notes what became of the request, and tells its worker if that looks here no more. Fails if
+    /// the connection is closed.
+    pub(super) fn settle(&self, settled: Settled) -> Result<(), Settled> {
+        let mail = self.settle_without_post(settled)?;
+        mail.into_iter().for_each(|mail| self.post_all([mail]));
+        Ok(())
+    }
+
+    /// The same, but returns the mail for the worker.
+    pub(super) fn settle_without_post(&self, settled: Settled) -> Result<Option<Mail>, Settled> {
         let mut state = self.lock();
         match &mut *state {
             SlotState::HandedOut => {
@@ -115,8 +122,9 @@ impl Slot {
         matches!(*self.lock(), SlotState::Closed)
     }
 
-    pub(super) fn post(&self, mail: Mail) {
-        self.post_all([mail]);
+    /// Whether the connections of both have the same worker.
+    pub(super) fn has_worker_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared) && self.worker == other.worker
     }
 
     pub(super) fn post_all(&self, mail: impl IntoIterator<Item = Mail>) {

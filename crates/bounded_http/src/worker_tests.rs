@@ -371,3 +371,36 @@ fn answers_that_come_together_wake_each_worker_once() {
     let mail = [0, 1].map(|worker| shared.workers[worker].inbox.take().len());
     assert_eq!(mail, [3, 3]);
 }
+
+/// The workers of two servers may have the same number.
+#[test]
+fn answers_go_to_the_servers_of_their_requests() {
+    let mut servers = [(); 2].map(|()| Passes::new());
+    let _clients = servers.each_mut().map(|passes| passes.connect(&get("/away")));
+    let mut answers = Vec::new();
+    for passes in &mut servers {
+        passes.pass(&[]);
+        answers.push((passes.application.away.remove(0), Response::from_data("each")));
+    }
+    respond_all(answers);
+    assert_eq!(
+        servers.each_ref().map(|passes| passes.shared().workers[0].inbox.take().len()),
+        [1, 1]
+    );
+}
+
+#[test]
+fn a_panic_between_answers_drops_none_of_those_before_it() {
+    let mut passes = Passes::new();
+    let mut clients = [(); 3].map(|()| passes.connect(&get("/away")));
+    passes.pass(&[]);
+    let answer = |request: Request| {
+        assert!(request.id() != 2, "on purpose");
+        (request, Response::from_data("each"))
+    };
+    let away = passes.application.away.drain(..).map(answer);
+    assert!(catch_unwind(AssertUnwindSafe(|| respond_all(away))).is_err());
+    passes.pass(&[]);
+    let received = clients.each_mut().map(|client| client.received());
+    assert_eq!(received, [["200 each"], ["500 refused Host"], ["500 refused Host"]]);
+}
