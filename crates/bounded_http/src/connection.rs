@@ -2,16 +2,13 @@
 //! client. Touches no other connection.
 //!
 //! ```text
-//!    +------ a whole request -----> HandedOut <---- a reason ---- Parked
-//!    |                                |  |  |                       ^
-//!    |                not settled yet |  |  +------- parked --------+
-//!    |                                v  |                          |
-//!    |                   AwaitingAnswer -|-------- parked ----------+
-//!    |                                |  |
-//!    |                       answered v  v answered
-//! Receiving -------- refused ------> Sending --- the last one ---> Lingering
-//!    ^                                |  |                            |
-//!    +---------- all is sent ---------+  +-------> Closed <-----------+
+//!    +----- a whole request -----> Away <------- a reason ------- Parked
+//!    |                             |  |                             ^
+//!    |                             |  +----------- parked ----------+
+//!    |                             v answered
+//! Receiving ------ refused -----> Sending ----- the last one ----> Lingering
+//!    ^                             |  |                             |
+//!    +-------- all is sent --------+  +--------> Closed <-----------+
 //! ```
 //!
 //! What the socket takes at once needs no `State::Sending`. From there a connection closes without
@@ -54,8 +51,8 @@ use rustix::event::epoll::EventFlags;
 
 use self::sending::{OVERLOADED, TIMED_OUT};
 use super::inbox::NewConnection;
-use super::limits::{Limits, Quota, Reading};
-use super::output::Output;
+use super::limits::{Limits, Reading};
+use super::output::{AfterSend, Output};
 use super::parser::Parser;
 use super::pass::Pass;
 use super::policy::{Arrival, Closing};
@@ -85,12 +82,11 @@ enum State {
     /// A request, or the rest of one. `since`: when the client connected, when the last response
     /// was sent, or when the request began.
     Receiving { since: Instant },
-    /// The caller of `try_recv`, who has the request.
-    HandedOut(Away),
-    /// Whoever has the request now. Nothing is received meanwhile, so that requests are answered in
-    /// order. There is no deadline: the request stays in memory, and has to be counted, until it is
-    /// answered or parked.
-    AwaitingAnswer(Away),
+    /// Whoever has the request: first the caller of `try_recv`. Nothing is received meanwhile, so
+    /// that requests are answered in order. There is no deadline: the request stays in memory, and
+    /// has to be counted, until it is answered or parked. `memory`: the bytes that it counts for.
+    /// `is_woken`: it is received again at once if it gets parked.
+    Away { memory: usize, is_woken: bool },
     /// A reason to hand the parked request out again.
     Parked { request: Box<Request>, since: Instant, until: Instant },
     /// Room in the socket for more of the output.
@@ -102,19 +98,6 @@ enum State {
     Closed,
 }
 
-/// What is known of a request that somebody else has.
-#[derive(Clone, Copy)]
-struct Away {
-    /// Bytes of memory that it counts for.
-    memory: usize,
-    is_head: bool,
-    keep_alive: bool,
-    /// It is received again at once if it gets parked.
-    is_woken: bool,
-    /// The connection closes with its response, to make room for others.
-    is_evicted: bool,
-}
-
 /// The state that follows an event, and what the worker has to do in it.
 struct Transition(State, Next);
 
@@ -124,20 +107,7 @@ impl Transition {
     }
 }
 
-/// What follows when the whole output is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum AfterSend {
-    /// Hand out the whole requests that may be in the buffer, then receive more.
-    Resume,
-    /// Receive more: there is no whole request in the buffer.
-    Receive,
-    /// Close: by `Connection: close` or HTTP/1.0, this was the last request (RFC 9112 §9.3).
-    Close,
-    /// Close once the client has: it may still be sending another request, or the refused one.
-    Linger,
-}
-
-/// What happens to a connection, besides mail.
+/// What happens to a connection, besides what becomes of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// The connection is new, or epoll has reported its socket.
@@ -145,9 +115,6 @@ pub(super) enum Event {
     /// Its turn in the run queue has come. It was queued by [`Next::Queue`], or because its parked
     /// request was woken.
     Turn,
-    /// The caller of `try_recv` has come back: the request that was handed out is settled, or is
-    /// somewhere else.
-    Back,
     /// [`Connection::deadline`] has passed.
     Overdue,
     /// There are too many connections, and this one has stalled.
@@ -162,7 +129,7 @@ pub(super) enum Next {
     Epoll(EventFlags),
     /// Send [`Event::Turn`] when the other connections have been served.
     Queue,
-    /// Hand out [`Pass::received`], and send [`Event::Back`] when the caller comes back.
+    /// Hand out [`Pass::received`], and call [`Connection::take_back`] when the caller comes back.
     HandOut,
     Close,
 }
@@ -180,23 +147,20 @@ pub(super) struct Connection {
     received_at: Instant,
     /// Requests handed out since other connections were served.
     in_a_row: u8,
-    quota: Quota,
 }
 
 impl Connection {
     pub(super) fn new(accepted: NewConnection, id: u64, pass: &Pass) -> Self {
         let NewConnection { socket, peer, listener, quota } = accepted;
-        let shared = Arc::clone(&pass.shared);
         Self {
             socket,
-            slot: Arc::new(Slot::new(shared, pass.worker, id, peer, listener)),
+            slot: Arc::new(Slot::new(quota, id, peer, listener)),
             parser: Parser::new(peer.is_none()),
             output: Output::default(),
             state: State::Receiving { since: pass.now },
             had_no_request: true,
             received_at: pass.now,
             in_a_row: 0,
-            quota,
         }
     }
 
@@ -216,9 +180,7 @@ impl Connection {
     ) -> io::Result<Transition> {
         match (state, event) {
             (State::Receiving { since }, Event::Socket) => self.receive_requests(since, pass),
-            (State::Receiving { since }, Event::Turn | Event::Back) => {
-                self.first_request(since, pass)
-            }
+            (State::Receiving { since }, Event::Turn) => self.first_request(since, pass),
             (State::Receiving { .. }, Event::Overdue) if !self.parser.is_idle() => {
                 self.note(Closing::Request, pass);
                 self.refuse_with(None, TIMED_OUT, pass)
@@ -231,20 +193,16 @@ impl Connection {
                 Ok(self.close(Closing::NoRoom, pass))
             }
 
-            (State::HandedOut(away), Event::Back) => self.take_back(away, pass),
-            // No other event comes before the caller is back.
-            (state @ State::HandedOut(_), _) => Ok(Transition(state, Next::HandOut)),
-
             // The client sent more, or has gone: epoll would report that in every pass. No other
             // event comes: this state has no deadline, and is never in the run queue.
-            (state @ State::AwaitingAnswer(_), _) => {
+            (state @ State::Away { .. }, _) => {
                 Ok(Transition(state, Next::Epoll(EventFlags::empty())))
             }
 
             (State::Parked { request, since, until }, Event::Socket) => {
                 self.receive_while_parked(request, since, until, pass)
             }
-            (State::Parked { request, .. }, Event::Turn | Event::Back) => {
+            (State::Parked { request, .. }, Event::Turn) => {
                 Ok(self.hand_out_again(*request, Reason::Woken, pass))
             }
             (State::Parked { request, .. }, Event::Overdue) => {
@@ -253,6 +211,7 @@ impl Connection {
                 Ok(self.hand_out_again(*request, reason, pass))
             }
             (State::Parked { request, .. }, Event::Evicted) => {
+                self.note(Closing::NoRoom, pass);
                 Ok(self.hand_out_again(*request, Reason::Evicted, pass))
             }
 
@@ -260,7 +219,7 @@ impl Connection {
             (state @ State::Sending { .. }, Event::Socket) if self.output.is_long() => {
                 Ok(Transition(state, Next::Queue))
             }
-            (State::Sending { then, since }, Event::Socket | Event::Turn | Event::Back) => {
+            (State::Sending { then, since }, Event::Socket | Event::Turn) => {
                 self.continue_sending(then, since, None, pass)
             }
             (State::Sending { .. }, Event::Overdue) if self.is_reading_overdue(pass.now) => {
@@ -293,13 +252,16 @@ impl Connection {
             _ => Transition::close(),
         });
         self.state = state;
-        self.quota.set_memory(self.memory());
+        // Once the connection is closed, somebody may still have its request.
+        if next != Next::Close {
+            self.slot.quota.set_memory(self.memory(&pass.shared.limits));
+        }
         next
     }
 
     /// Bytes of memory that count against the quota. Names all fields and states, so that a new one
     /// does not compile before somebody has decided whether it has a buffer.
-    fn memory(&self) -> usize {
+    fn memory(&self, limits: &Limits) -> usize {
         let Self {
             socket: _,
             slot: _,
@@ -309,11 +271,10 @@ impl Connection {
             had_no_request: _,
             received_at: _,
             in_a_row: _,
-            quota: _,
         } = self;
         let request = match state {
-            State::HandedOut(away) | State::AwaitingAnswer(away) => away.memory,
-            State::Parked { request, .. } => request.memory(),
+            State::Away { memory, .. } => *memory,
+            State::Parked { request, .. } => request.memory(limits),
             State::Receiving { .. } | State::Sending { .. } => 0,
             State::Lingering { .. } | State::Closed => 0,
         };
@@ -322,7 +283,7 @@ impl Connection {
 
     /// Whether somebody else has the request.
     pub(super) fn is_away(&self) -> bool {
-        matches!(self.state, State::HandedOut(_) | State::AwaitingAnswer(_))
+        matches!(self.state, State::Away { .. })
     }
 
     pub(super) fn is_parked(&self) -> bool {
@@ -334,7 +295,7 @@ impl Connection {
     pub(super) fn deadline(&self, phase: Phase, limits: &Limits) -> Option<Instant> {
         let is_stopping = phase == Phase::Stopping;
         let deadline = match &self.state {
-            State::HandedOut(_) | State::AwaitingAnswer(_) | State::Closed => return None,
+            State::Away { .. } | State::Closed => return None,
             State::Receiving { since } => {
                 let is_idle = self.parser.is_idle();
                 let time = if is_idle && !self.had_no_request {
@@ -364,7 +325,7 @@ impl Connection {
     /// connection is closed.
     pub(super) fn stalled_since(&self) -> Option<Instant> {
         match &self.state {
-            State::HandedOut(_) | State::AwaitingAnswer(_) | State::Closed => None,
+            State::Away { .. } | State::Closed => None,
             State::Receiving { since }
             | State::Parked { since, .. }
             | State::Sending { since, .. }

@@ -11,6 +11,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
 use super::receiving::{RECEIVE_BYTES, REQUESTS_IN_A_ROW};
 use super::*;
 use crate::inbox::Mail;
+use crate::limits::Quota;
 use crate::request::Request;
 use crate::response::{Response, SharedContent};
 use crate::shared::Handle;
@@ -63,7 +64,7 @@ impl Pair {
 
     /// What others use of the memory.
     fn others(&self, bytes: usize) -> Quota {
-        let mut others = Quota::new(Arc::clone(&self.pass.shared), 0);
+        let others = Quota::new(Arc::clone(&self.pass.shared), 0);
         others.set_memory(bytes);
         others
     }
@@ -79,6 +80,12 @@ impl Pair {
         self.answer(next)
     }
 
+    /// What follows, once the caller of `try_recv` is back.
+    fn take_back(&mut self) -> Next {
+        let next = self.connection.take_back(&mut self.pass);
+        self.answer(next)
+    }
+
     fn answer(&mut self, mut next: Next) -> Next {
         for _ in 0..100 {
             if next != Next::HandOut {
@@ -86,7 +93,7 @@ impl Pair {
             }
             let request = self.pass.received.take().unwrap();
             self.application.answer(request);
-            next = self.connection.handle_event(Event::Back, &mut self.pass);
+            next = self.connection.take_back(&mut self.pass);
         }
         panic!("a request is handed out again and again")
     }
@@ -156,7 +163,7 @@ fn what_comes_besides_bytes_is_told_and_noted_by_the_state() {
         ("park", Event::Socket, READ, None, None),
         ("park", Event::Turn, READ, Some("200 /park Woken"), None),
         ("park", Event::Overdue, READ, Some("200 /park TimeOver"), None),
-        ("park", Event::Evicted, Next::Close, Some("200 /park Evicted"), Some(NoRoom)),
+        ("park", Event::Evicted, Next::Close, Some("200 /park Evicted close"), Some(NoRoom)),
         ("current", Event::Overdue, Next::Close, Some("200 current"), Some(Unread)),
         ("current", Event::Evicted, Next::Close, Some("200 current"), Some(NoRoom)),
         ("lingering", Event::Overdue, Next::Close, Some("400 refused close"), None),
@@ -245,11 +252,11 @@ fn a_wake_before_the_park_is_remembered() {
     let request = pair.hand_out(&get("/park"));
     assert!(!pair.connection.wake());
     pair.application.answer(request);
-    assert_eq!(pair.handle(Event::Back), READ);
+    assert_eq!(pair.take_back(), READ);
     assert_eq!(pair.client.received(), ["200 /park Woken"]);
     // while another thread has it
     let request = pair.hand_out(&get("/park"));
-    assert_eq!(pair.handle(Event::Back), READ);
+    assert_eq!(pair.take_back(), READ);
     assert!(!pair.connection.wake());
     pair.application.answer(request);
     assert_eq!(pair.handle_mail(), READ);
@@ -299,13 +306,76 @@ fn a_request_counts_as_memory_until_it_is_answered_whoever_has_it() {
     let handed_out = counted(&pair);
     assert!((8 * 900..8 * 900 + 3_000).contains(&handed_out), "{handed_out}");
     pair.application.answer(request);
-    pair.handle(Event::Back);
+    pair.take_back();
     assert_eq!(counted(&pair), handed_out);
     respond(pair.application.away.remove(0)).unwrap();
     assert_eq!(counted(&pair), handed_out, "its worker does not know yet");
     pair.handle_mail();
     assert_eq!(counted(&pair), 0);
     assert_eq!(pair.client.received(), ["200 /away"]);
+}
+
+#[test]
+fn a_parked_request_counts_as_much_memory_as_before() {
+    let mut pair = Pair::new();
+    let counted = |pair: &Pair| pair.pass.shared.memory.load(Relaxed);
+    let request = pair.hand_out(&post("/park", 900));
+    let handed_out = counted(&pair);
+    pair.application.answer(request);
+    assert_eq!(pair.take_back(), READ);
+    assert_eq!(counted(&pair), handed_out, "it is parked");
+    assert_eq!(pair.connection.handle_event(Event::Turn, &mut pair.pass), Next::HandOut);
+    assert_eq!(counted(&pair), handed_out, "it is handed out again");
+}
+
+#[test]
+fn a_request_that_is_away_counts_though_its_connection_is_closed() {
+    let mut pair = Pair::new();
+    let shared = Arc::clone(&pair.pass.shared);
+    // the response to the first one cannot be sent
+    pair.client.send(&(get("/a") + &post("/away", 900)));
+    (pair.client, _) = Client::new();
+    assert_eq!(pair.handle(Event::Socket), Next::Close);
+    let request = pair.application.away.remove(0);
+    assert!(request.is_open());
+    drop(pair.connection);
+    assert!(!request.is_open());
+    assert!(shared.memory.load(Relaxed) > 8 * 900);
+    assert_eq!(shared.connections(), 1);
+    assert!(request.respond(Response::empty(200)).is_err());
+    assert_eq!((shared.memory.load(Relaxed), shared.connections()), (0, 0));
+    assert_eq!(shared.workers[0].inbox.take().len(), 0);
+}
+
+#[test]
+fn a_response_has_the_length_that_was_told_whatever_the_phase_is_when_it_is_sent() {
+    for (before, after) in [
+        (Phase::Serving, Phase::Serving),
+        (Phase::Serving, Phase::Stopping),
+        (Phase::AboveLimit, Phase::AboveLimit),
+        (Phase::AboveLimit, Phase::Serving),
+    ] {
+        for is_away in [false, true] {
+            let mut pair = Pair::new();
+            pair.begin(1);
+            let request = pair.hand_out(&get("/away"));
+            if is_away {
+                pair.take_back();
+            }
+            pair.pass.shared.set_phase(before);
+            let response = Response::from_data("some");
+            let length = request.length_of(&response);
+            pair.pass.shared.set_phase(after);
+            request.respond(response).unwrap();
+            if is_away {
+                pair.begin(2);
+                pair.handle_mail();
+            } else {
+                pair.take_back();
+            }
+            assert_eq!(pair.client.receive().len(), length, "{before:?} {after:?} {is_away}");
+        }
+    }
 }
 
 #[test]
@@ -392,21 +462,6 @@ fn the_head_decides_before_memory_whether_a_request_comes_whole_or_in_parts() {
             assert_eq!(pair.client.received(), [expected], "{first:?}");
         }
     }
-}
-
-#[test]
-fn an_answer_fails_once_the_connection_is_closed() {
-    let mut pair = Pair::new();
-    // the response to the first one cannot be sent
-    pair.client.send(&(get("/a") + &get("/away")));
-    (pair.client, _) = Client::new();
-    assert_eq!(pair.handle(Event::Socket), Next::Close);
-    let request = pair.application.away.remove(0);
-    assert!(request.is_open());
-    drop(pair.connection);
-    assert!(!request.is_open());
-    assert!(request.respond(Response::empty(200)).is_err());
-    assert_eq!(pair.pass.shared.workers[0].inbox.take().len(), 0);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -137,28 +137,29 @@ impl Default for Limits {
 }
 
 /// One connection's part of the connection limit and of [`Limits::buffers_max`], until it is
-/// dropped.
+/// dropped: by the connection, or by whoever has its request if that takes longer.
 pub(super) struct Quota {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     /// The number of the worker that serves the connection.
-    worker: usize,
-    memory: usize,
+    pub(super) worker: usize,
+    memory: AtomicUsize,
 }
 
 impl Quota {
     pub(super) fn new(shared: Arc<Shared>, worker: usize) -> Self {
         shared.workers[worker].open.fetch_add(1, Relaxed);
-        Self { shared, worker, memory: 0 }
+        Self { shared, worker, memory: AtomicUsize::new(0) }
     }
 
     /// Sets how many bytes the connection counts for: its buffers, and a request that awaits its
     /// answer.
-    pub(super) fn set_memory(&mut self, bytes: usize) {
+    pub(super) fn set_memory(&self, bytes: usize) {
         let bytes = if bytes > UNCOUNTED_BYTES { bytes } else { 0 };
-        if bytes != self.memory {
+        let before = self.memory.load(Relaxed);
+        if bytes != before {
             self.shared.memory.fetch_add(bytes, Relaxed);
-            self.shared.memory.fetch_sub(self.memory, Relaxed);
-            self.memory = bytes;
+            self.shared.memory.fetch_sub(before, Relaxed);
+            self.memory.store(bytes, Relaxed);
         }
     }
 
@@ -166,7 +167,7 @@ impl Quota {
     /// exceed it while the others use up to half: otherwise a longer content could never be sent.
     /// Up to [`UNCOUNTED_BYTES`] are always allowed.
     pub(super) fn would_exceed(&self, bytes: usize) -> bool {
-        let others = self.shared.memory.load(Relaxed).saturating_sub(self.memory);
+        let others = self.shared.memory.load(Relaxed).saturating_sub(self.memory.load(Relaxed));
         let max = self.shared.limits.buffers_max;
         bytes > UNCOUNTED_BYTES && others > max / 2 && others + bytes > max
     }

@@ -59,6 +59,20 @@ pub(super) enum Sent {
     Nothing,
 }
 
+/// What follows when the whole output is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AfterSend {
+    /// Hand out the whole requests that may be in the buffer, then receive more.
+    Resume,
+    /// Receive more: there is no whole request in the buffer.
+    Receive,
+    /// Close: this was the last request, by `Connection: close` or HTTP/1.0 (RFC 9112 §9.3), or
+    /// since it was evicted while the client waited.
+    Close,
+    /// Close once the client has: it may still be sending another request, or the refused one.
+    Linger,
+}
+
 impl Output {
     /// Appends a response. `is_head`: it answers a HEAD request. `date` and `end`: see
     /// [`Response::write_head`].

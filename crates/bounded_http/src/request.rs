@@ -1,6 +1,7 @@
 //! A request, and how it is answered from any thread.
 
 use std::any::Any;
+use std::cell::OnceCell;
 use std::fmt;
 use std::io::{self, Cursor, Read};
 use std::net::SocketAddr;
@@ -12,8 +13,11 @@ use tiny_http::{Method, StatusCode};
 
 use super::head::Head;
 use super::inbox::Mail;
+use super::limits::Limits;
+use super::output::AfterSend;
 use super::policy::Arrival;
 use super::response::{Content, Response};
+use super::shared::Phase;
 use super::slot::{Settled, Slot};
 
 /// Why a request is received.
@@ -49,6 +53,9 @@ pub struct Request {
     reason: Reason,
     received_at: Instant,
     kept: Option<Box<dyn Any + Send>>,
+    /// The phase when somebody first asked for the length of a response, or responded: a later one
+    /// changes neither.
+    phase: OnceCell<Phase>,
     /// `None` once it is answered or parked.
     slot: Option<Arc<Slot>>,
 }
@@ -61,6 +68,7 @@ impl Request {
             reason: Reason::New,
             received_at,
             kept: None,
+            phase: OnceCell::new(),
             slot: Some(slot),
         }
     }
@@ -136,14 +144,15 @@ impl Request {
 
     /// How many bytes this response to the request would take, its head included.
     pub fn length_of(&self, response: &Response) -> usize {
-        self.slot().length_of(response, &self.head)
+        let end = self.slot().shared().end_of_head(self.after(response));
+        response.length(self.head.is_head(), end)
     }
 
     /// Sends a response. Returns before the client has it. Fails if the connection is closed
     /// already.
     pub fn respond(mut self, response: Response) -> io::Result<()> {
-        let slot = self.slot.take().expect("it is there until it is settled");
-        slot.settle(Settled::Answer(response)).map_err(|_| io::ErrorKind::BrokenPipe.into())
+        let (slot, answer) = self.answer(response);
+        slot.settle(answer).map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 
     /// Has the request received again: at this time, or before for one of the other reasons of
@@ -158,13 +167,37 @@ impl Request {
     /// For a request that was parked.
     pub(super) fn receive_again(&mut self, reason: Reason, slot: Arc<Slot>, now: Instant) {
         self.slot = Some(slot);
+        self.phase = OnceCell::new();
         self.reason = reason;
         self.received_at = now;
     }
 
-    /// Bytes of memory while it is parked.
-    pub(super) fn memory(&self) -> usize {
-        self.head.memory() + self.content().len()
+    /// Bytes of memory that it counts for once it was parked.
+    pub(super) fn memory(&self, limits: &Limits) -> usize {
+        self.head.memory() + limits.content_factor * self.content().len()
+    }
+
+    /// What its connection does after this response.
+    fn after(&self, response: &Response) -> AfterSend {
+        if response.is_last() {
+            return AfterSend::Linger;
+        }
+        if !self.head.keep_alive() || self.reason == Reason::Evicted {
+            return AfterSend::Close;
+        }
+        match self.phase.get_or_init(|| self.slot().shared().phase()) {
+            Phase::Serving => AfterSend::Resume,
+            // The client does not know yet that this is the last response, and may be sending its
+            // next request.
+            Phase::AboveLimit | Phase::Stopping => AfterSend::Linger,
+        }
+    }
+
+    /// What settles it, with this response, and where.
+    fn answer(&mut self, response: Response) -> (Arc<Slot>, Settled) {
+        let then = self.after(&response);
+        let slot = self.slot.take().expect("it is there until it is settled");
+        (slot, Settled::Answer { response, is_head: self.head.is_head(), then })
     }
 
     fn slot(&self) -> &Arc<Slot> {
@@ -177,9 +210,8 @@ impl Request {
 pub fn respond_all(answers: impl IntoIterator<Item = (Request, Response)>) {
     let mut posts = Posts(Vec::new());
     for (mut request, response) in answers {
-        let slot = request.slot.take().expect("it is there until it is settled");
-        let settled = slot.settle_without_post(Settled::Answer(response));
-        let Ok(Some(mail)) = settled else { continue };
+        let (slot, answer) = request.answer(response);
+        let Ok(Some(mail)) = slot.settle_without_post(answer) else { continue };
         match posts.0.last_mut() {
             Some((last, mails)) if last.has_worker_of(&slot) => mails.push(mail),
             _ => posts.0.push((slot, vec![mail])),
@@ -199,8 +231,8 @@ impl Drop for Posts {
 
 impl Drop for Request {
     fn drop(&mut self) {
-        let Some(slot) = self.slot.take() else { return };
-        let Some(policy) = slot.policy().filter(|_| !slot.is_closed()) else { return };
+        let Some(slot) = self.slot.as_ref().filter(|slot| !slot.is_closed()) else { return };
+        let Some(policy) = slot.shared().policy() else { return };
         let arrival = slot.arrival(self.received_at);
         let message = "the service failed on this request".into();
         let head = Some(&self.head);
@@ -208,8 +240,9 @@ impl Drop for Request {
         let refuse = || policy.refuse(head, arrival, StatusCode(500), message);
         let response = catch_unwind(AssertUnwindSafe(refuse))
             .unwrap_or_else(|_| Response::new(StatusCode(500), Content::None));
+        let (slot, answer) = self.answer(response);
         // Fails if the connection is closed: then nobody waits for it.
-        let _ = slot.settle(Settled::Answer(response));
+        let _ = slot.settle(answer);
     }
 }
 

@@ -8,25 +8,28 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::Phase;
-use super::head::Head;
 use super::inbox::Mail;
-use super::policy::{Arrival, Policy};
+use super::limits::Quota;
+use super::output::AfterSend;
+use super::policy::Arrival;
 use super::request::Request;
-use super::response::{CLOSE, Response};
+use super::response::Response;
 use super::shared::Shared;
 
 /// What became of a request.
 pub(super) enum Settled {
-    Answer(Response),
+    /// `is_head`: it answers a HEAD request. `then`: what follows.
+    Answer {
+        response: Response,
+        is_head: bool,
+        then: AfterSend,
+    },
     Parked(Box<Request>, Instant),
 }
 
 /// One for each connection, which has at most one request at a time.
 pub(super) struct Slot {
-    shared: Arc<Shared>,
-    /// The number of the worker.
-    pub(super) worker: usize,
+    pub(super) quota: Quota,
     /// The number of the connection at its worker.
     pub(super) id: u64,
     /// The other end's address, if it is a TCP connection.
@@ -48,30 +51,16 @@ enum SlotState {
 }
 
 impl Slot {
-    pub(super) fn new(
-        shared: Arc<Shared>,
-        worker: usize,
-        id: u64,
-        peer: Option<SocketAddr>,
-        listener: usize,
-    ) -> Self {
-        Self { shared, worker, id, peer, listener, state: Mutex::new(SlotState::HandedOut) }
+    pub(super) fn new(quota: Quota, id: u64, peer: Option<SocketAddr>, listener: usize) -> Self {
+        Self { quota, id, peer, listener, state: Mutex::new(SlotState::HandedOut) }
+    }
+
+    pub(super) fn shared(&self) -> &Shared {
+        &self.quota.shared
     }
 
     pub(super) fn arrival(&self, received_at: Instant) -> Arrival {
-        Arrival { worker: self.worker, listener: self.listener, peer: self.peer, received_at }
-    }
-
-    pub(super) fn policy(&self) -> Option<Arc<dyn Policy>> {
-        self.shared.policy()
-    }
-
-    /// How many bytes this response takes.
-    pub(super) fn length_of(&self, response: &Response, head: &Head) -> usize {
-        let closes =
-            !head.keep_alive() || response.is_last() || self.shared.phase() != Phase::Serving;
-        let end = if closes { CLOSE } else { &self.shared.keep_alive };
-        response.length(head.is_head(), end)
+        Arrival { worker: self.quota.worker, listener: self.listener, peer: self.peer, received_at }
     }
 
     /// Notes what became of the request, and tells its worker if that looks here no more. Fails if
@@ -124,11 +113,12 @@ impl Slot {
 
     /// Whether the connections of both have the same worker.
     pub(super) fn has_worker_of(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.shared, &other.shared) && self.worker == other.worker
+        let (one, other) = (&self.quota, &other.quota);
+        Arc::ptr_eq(&one.shared, &other.shared) && one.worker == other.worker
     }
 
     pub(super) fn post_all(&self, mail: impl IntoIterator<Item = Mail>) {
-        self.shared.workers[self.worker].inbox.post_all(mail);
+        self.shared().workers[self.quota.worker].inbox.post_all(mail);
     }
 
     fn lock(&self) -> MutexGuard<'_, SlotState> {

@@ -169,7 +169,7 @@ impl Worker {
     /// [`Worker::wait`].
     pub fn try_recv(&mut self) -> Option<Request> {
         if let Some(id) = self.handed_out.take() {
-            self.with_connection(id, |connection, pass| connection.handle_event(Event::Back, pass));
+            self.with_connection(id, Connection::take_back);
         }
         while self.pass.received.is_none() && self.serve_next() {}
         self.pass.received.take()
@@ -180,7 +180,7 @@ impl Worker {
     /// once the server has stopped and no connection of this worker is open: some may have been
     /// left by [`Acceptor::stop`](super::Acceptor::stop), and still get their answers.
     pub fn wait(&mut self) -> bool {
-        if self.handed_out.is_some() || !self.agenda.is_over {
+        if !self.agenda.is_over {
             return true;
         }
         let shared = &self.pass.shared;
@@ -326,11 +326,8 @@ impl Worker {
     /// Puts connections into the run queue, each with this event, unless they are in it already.
     fn queue_all(&mut self, ids: Vec<u64>, event: Event) {
         for id in ids {
-            match self.connections.get_mut(&id) {
-                Some(entry) if !entry.connection.is_away() => {
-                    enqueue(&mut self.run_queue, id, entry, event);
-                }
-                _ => {}
+            if let Some(entry) = self.connections.get_mut(&id) {
+                enqueue(&mut self.run_queue, id, entry, event);
             }
         }
     }
@@ -357,22 +354,18 @@ impl Worker {
         // After a panic, the connection may be in any state, so close it.
         let next = catch_unwind(AssertUnwindSafe(|| work(&mut entry.connection, pass)))
             .unwrap_or(Next::Close);
-        if next == Next::HandOut {
-            self.handed_out = Some(id);
-            return;
-        }
-        if let Some(check) = entry.connection.next_check(pass) {
-            self.next_check = Some(self.next_check.map_or(check, |earlier| earlier.min(check)));
-        }
         let wanted = match next {
             Next::Epoll(flags) => flags,
-            Next::HandOut => entry.interest,
+            Next::HandOut => return self.handed_out = Some(id),
             Next::Queue => {
                 enqueue(&mut self.run_queue, id, entry, Event::Turn);
                 entry.interest
             }
             Next::Close => return drop(self.connections.remove(&id)),
         };
+        if let Some(check) = entry.connection.next_check(pass) {
+            self.next_check = Some(self.next_check.map_or(check, |earlier| earlier.min(check)));
+        }
         let data = EventData::new_u64(id);
         let socket = &entry.connection.socket;
         let changed = match (entry.interest.is_empty(), wanted.is_empty()) {

@@ -109,7 +109,7 @@ fn the_worker_with_the_fewest_connections_is_next() {
 fn connections_are_refused_more_memory_than_all_may_use_together() {
     let passes = Passes::new();
     let quota = || Quota::new(Arc::clone(passes.shared()), 0);
-    let (mut one, other) = (quota(), quota());
+    let (one, other) = (quota(), quota());
     assert!(!other.would_exceed(10_001));
     one.set_memory(5_000);
     assert!(!other.would_exceed(10_001), "half of it is left");

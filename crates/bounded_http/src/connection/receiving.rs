@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{AfterSend, Away, Connection, Next, State, Transition};
+use super::{AfterSend, Connection, Next, State, Transition};
 use crate::head::Head;
 use crate::pass::Pass;
 use crate::protocol_error::ProtocolError;
@@ -72,7 +72,7 @@ impl Connection {
     ) -> io::Result<Transition> {
         self.had_no_request = false;
         let memory = head.memory() + pass.shared.limits.content_factor * content.capacity();
-        if self.quota.would_exceed(memory + self.output.memory()) {
+        if self.slot.quota.would_exceed(memory + self.output.memory()) {
             // As for a request that comes in parts, the head decides first.
             return match pass.policy.admit(&head, self.arrival()) {
                 Err(refusal) => self.refuse(head.is_head(), refusal, pass),
@@ -80,16 +80,9 @@ impl Connection {
             };
         }
         self.in_a_row += 1;
-        let away = Away {
-            memory,
-            is_head: head.is_head(),
-            keep_alive: head.keep_alive(),
-            is_woken: false,
-            is_evicted: false,
-        };
         let slot = Arc::clone(&self.slot);
         pass.received = Some(Request::new(head, content, slot, self.received_at));
-        Ok(Transition(State::HandedOut(away), Next::HandOut))
+        Ok(Transition(State::Away { memory, is_woken: false }, Next::HandOut))
     }
 
     /// Goes on when there is no whole request in the buffer. `error`: what is wrong with the next
@@ -111,7 +104,7 @@ impl Connection {
         if let Some(error) = error {
             return self.refuse_malformed(error, pass);
         }
-        if self.quota.would_exceed(self.parser.memory()) {
+        if self.slot.quota.would_exceed(self.parser.memory()) {
             return self.refuse_for_memory(None, pass);
         }
         if self.parser.take_expectation() {

@@ -9,7 +9,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::net::Shutdown;
 use tiny_http::StatusCode;
 
-use super::{AfterSend, Away, Connection, Next, State, Transition};
+use super::{AfterSend, Connection, Next, State, Transition};
 use crate::head::Head;
 use crate::output::Sent;
 use crate::parser::Parser;
@@ -17,36 +17,12 @@ use crate::pass::Pass;
 use crate::policy::Closing;
 use crate::protocol_error::ProtocolError;
 use crate::response::{CLOSE, Response};
-use crate::shared::Phase;
 
 /// About how many bytes are received and dropped after the last response, at most. Clients, and
 /// proxies such as Apache, look for a response only after they have sent all of a content.
 const LINGER_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 impl Connection {
-    /// Appends the response to a request to the output. Returns what follows.
-    pub(super) fn append_response(
-        &mut self,
-        response: Response,
-        away: Away,
-        pass: &mut Pass,
-    ) -> AfterSend {
-        let then = match pass.phase {
-            _ if response.is_last() => {
-                self.parser.abandon();
-                AfterSend::Linger
-            }
-            _ if !away.keep_alive => AfterSend::Close,
-            // The client does not know yet that this is the last response, and may be sending its
-            // next request.
-            Phase::AboveLimit | Phase::Stopping => AfterSend::Linger,
-            Phase::Serving => AfterSend::Resume,
-        };
-        let end = if then == AfterSend::Resume { &*pass.shared.keep_alive } else { CLOSE };
-        self.output.append(response, away.is_head, pass.date.text(), end);
-        then
-    }
-
     pub(super) fn refuse_for_memory(
         &mut self,
         head: Option<&Head>,
@@ -139,7 +115,7 @@ impl Connection {
     ) -> io::Result<Transition> {
         if sent != Sent::All {
             // The rest stays in memory until the client reads it.
-            if self.quota.would_exceed(self.output.memory()) {
+            if self.slot.quota.would_exceed(self.output.memory()) {
                 return Ok(self.close(Closing::NoRoom, pass));
             }
             self.output.begin_reading(&pass.shared, pass.now);

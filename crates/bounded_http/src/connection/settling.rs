@@ -1,5 +1,4 @@
-//! `State::HandedOut`, `State::AwaitingAnswer` and `State::Parked`: what becomes of a request that
-//! was handed out.
+//! `State::Away` and `State::Parked`: what becomes of a request that was handed out.
 
 use std::io;
 use std::mem::replace;
@@ -9,20 +8,39 @@ use std::time::Instant;
 use rustix::event::epoll::EventFlags;
 
 use super::receiving::RECEIVE_BYTES;
-use super::{AfterSend, Away, Connection, Next, State, Transition};
+use super::{AfterSend, Connection, Next, State, Transition};
 use crate::output::Sent;
 use crate::pass::Pass;
 use crate::policy::Closing;
 use crate::request::{Reason, Request};
+use crate::response::Response;
 use crate::shared::Phase;
 use crate::slot::Settled;
 
 impl Connection {
-    /// What became of the request, by mail.
+    /// Goes on once the caller of `try_recv` is back.
+    pub(crate) fn take_back(&mut self, pass: &mut Pass) -> Next {
+        if let Some(settled) = self.slot.look() {
+            return self.handle_settled(settled, pass);
+        }
+        let state = replace(&mut self.state, State::Closed);
+        // Send the responses to earlier requests. If the client has gone, this fails.
+        let sent = self.output.flush(&self.socket);
+        // Epoll goes on to report IN: few clients send more before they have the answer, and to
+        // stop that costs a system call. If a client does send more, `Event::Socket` stops it.
+        self.enter_state(sent.map(|_| Transition(state, Next::Epoll(EventFlags::IN))), pass)
+    }
+
+    /// Goes on with what became of the request.
     pub(crate) fn handle_settled(&mut self, settled: Settled, pass: &mut Pass) -> Next {
-        let transition = match replace(&mut self.state, State::Closed) {
-            State::AwaitingAnswer(away) => self.go_on(settled, away, pass),
-            // Should not happen: only mail ends that state.
+        let transition = match (replace(&mut self.state, State::Closed), settled) {
+            (State::Away { .. }, Settled::Answer { response, is_head, then }) => {
+                self.respond(response, is_head, then, pass)
+            }
+            (State::Away { is_woken, .. }, Settled::Parked(request, until)) => {
+                self.park(request, until, is_woken, pass)
+            }
+            // Should not happen: the state ends with what became of the request.
             _ => Ok(Transition::close()),
         };
         self.enter_state(transition, pass)
@@ -31,51 +49,40 @@ impl Connection {
     /// Has a parked request handed out again. If it is not parked yet, then once it is. True if
     /// its turn has to come.
     pub(crate) fn wake(&mut self) -> bool {
-        if let State::HandedOut(away) | State::AwaitingAnswer(away) = &mut self.state {
-            away.is_woken = true;
+        if let State::Away { is_woken, .. } = &mut self.state {
+            *is_woken = true;
         }
         self.is_parked()
     }
 
-    /// Goes on once the caller of `try_recv` is back.
-    pub(super) fn take_back(&mut self, away: Away, pass: &mut Pass) -> io::Result<Transition> {
-        if let Some(settled) = self.slot.look() {
-            return self.go_on(settled, away, pass);
+    fn respond(
+        &mut self,
+        response: Response,
+        is_head: bool,
+        then: AfterSend,
+        pass: &mut Pass,
+    ) -> io::Result<Transition> {
+        if response.is_last() {
+            self.parser.abandon();
         }
-        // Send the responses to earlier requests. If the client has gone, this fails.
-        self.output.flush(&self.socket)?;
-        // Epoll goes on to report IN: few clients send more before they have the answer, and to
-        // stop that costs a system call. If a client does send more, `Event::Socket` stops it.
-        Ok(Transition(State::AwaitingAnswer(away), Next::Epoll(EventFlags::IN)))
-    }
-
-    fn go_on(&mut self, settled: Settled, away: Away, pass: &mut Pass) -> io::Result<Transition> {
-        let response = match settled {
-            Settled::Answer(response) => response,
-            Settled::Parked(request, until) => return self.park(request, until, away, pass),
-        };
-        let then = self.append_response(response, away, pass);
-        let transition = match then {
+        self.output.append(response, is_head, pass.date.text(), pass.shared.end_of_head(then));
+        match then {
             // The next request has a time of its own.
             AfterSend::Resume => self.next_request(pass.now, pass),
             _ => self.begin_sending(then, pass.now, pass),
-        }?;
-        // A long answer is sent first. Then the connection closes, unless there is room again.
-        if !away.is_evicted || matches!(transition, Transition(State::Sending { .. }, _)) {
-            return Ok(transition);
         }
-        // Close without lingering. The client has sent nothing for which the kernel would reset the
-        // connection, and while one lingers, another is closed in its place.
-        Ok(self.close(Closing::NoRoom, pass))
     }
 
     fn park(
         &mut self,
         request: Box<Request>,
         until: Instant,
-        away: Away,
+        is_woken: bool,
         pass: &mut Pass,
     ) -> io::Result<Transition> {
+        if request.reason() == Reason::Evicted {
+            return Ok(Transition::close());
+        }
         if request.reason().is_final() {
             // It would be handed out again at once, and again.
             return Ok(self.close(Closing::NoRoom, pass));
@@ -84,7 +91,7 @@ impl Connection {
             Reason::ClientGoesOn
         } else if pass.phase == Phase::Stopping {
             Reason::Stopping
-        } else if away.is_woken {
+        } else if is_woken {
             Reason::Woken
         } else {
             let parked = State::Parked { request, since: pass.now, until };
@@ -101,15 +108,9 @@ impl Connection {
     ) -> Transition {
         request.receive_again(reason, Arc::clone(&self.slot), pass.now);
         self.received_at = pass.now;
-        let away = Away {
-            memory: request.memory(),
-            is_head: request.head().is_head(),
-            keep_alive: request.head().keep_alive(),
-            is_woken: false,
-            is_evicted: reason == Reason::Evicted,
-        };
+        let memory = request.memory(&pass.shared.limits);
         pass.received = Some(request);
-        Transition(State::HandedOut(away), Next::HandOut)
+        Transition(State::Away { memory, is_woken: false }, Next::HandOut)
     }
 
     /// Ends the parking if the client has sent another request, or has ended its half of the
