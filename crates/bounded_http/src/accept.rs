@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use socket2::SockRef;
 
-use super::policy::Policy;
+use super::policy::{Policy, tell};
 use super::shared::{Phase, Shared};
 
 /// How long after the begin of a stop connections are still accepted from the queues of the kernel.
@@ -86,9 +86,11 @@ impl<L: AsFd> Acceptor<L> {
                     // The client closed the connection before it was accepted.
                     ErrorKind::ConnectionAborted | ErrorKind::Interrupted => {}
                     _ => {
-                        self.policy.trouble(format_args!(
-                            "cannot accept connections for the moment: {error}"
-                        ));
+                        tell(|| {
+                            self.policy.trouble(format_args!(
+                                "cannot accept connections for the moment: {error}"
+                            ));
+                        });
                         // Most likely for lack of a descriptor or memory.
                         return sleep(RETRY_TIME);
                     }
@@ -103,13 +105,14 @@ impl<L: AsFd> Acceptor<L> {
     }
 
     /// Ends the connections, after the requests that have begun are answered. Waits for that no
-    /// longer than until the deadline. Returns how many are still open then: their workers go on. From
-    /// now on, a worker that has no connection ends.
+    /// longer than until the deadline. Returns how many are still open then. From now on, their
+    /// workers close all of them but those with a request that awaits its answer, and end once that
+    /// is given.
     pub fn stop(self, deadline: Instant) -> usize {
-        let begun = Instant::now();
         self.shared.set_phase(Phase::Stopping);
+        let last_accept = deadline.min(Instant::now() + LAST_ACCEPTS);
         // Clients take connections in the kernel's queue for established, so accept these as well.
-        while self.listeners.iter().any(has_pending) && begun.elapsed() < LAST_ACCEPTS {
+        while self.listeners.iter().any(has_pending) && Instant::now() < last_accept {
             if self.shared.accepts_none() {
                 sleep(RETRY_TIME);
             }
@@ -133,24 +136,27 @@ fn has_pending(listener: &impl AsFd) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt;
     use std::io::{Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
     use std::os::unix::net::UnixStream;
+    use std::sync::atomic::AtomicUsize;
 
     use super::*;
     use crate::limits::Limits;
     use crate::shared::Handle;
+    use crate::worker::Worker;
 
-    fn acceptor() -> Acceptor<TcpListener> {
+    fn acceptor() -> (Acceptor<TcpListener>, Vec<Worker>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let server = Handle::new(1, Limits::default()).unwrap();
-        server.start(Arc::new(()), vec![listener]).unwrap().0
+        server.start(Arc::new(()), vec![listener]).unwrap()
     }
 
     #[test]
     fn connections_come_after_what_else_is_readable() {
-        let acceptor = acceptor();
+        let (acceptor, _workers) = acceptor();
         let (mut signals, mut signalled) = UnixStream::pair().unwrap();
         let _client = TcpStream::connect(acceptor.listeners[0].local_addr().unwrap()).unwrap();
         signalled.write_all(b"1").unwrap();
@@ -164,9 +170,34 @@ mod tests {
         assert_eq!(acceptor.shared.connections(), 1);
     }
 
+    /// How often something was refused.
+    #[derive(Default)]
+    struct Troubles(AtomicUsize);
+
+    impl Policy for Troubles {
+        fn trouble(&self, _: fmt::Arguments<'_>) {
+            self.0.fetch_add(1, Relaxed);
+            panic!("on purpose")
+        }
+    }
+
+    /// A socket that does not listen seems to have a connection, which is never accepted.
+    #[test]
+    fn what_cannot_be_accepted_ends_no_acceptor_and_delays_no_stop() {
+        let (mut client, socket) = UnixStream::pair().unwrap();
+        client.write_all(b"1").unwrap();
+        let server = Handle::new(1, Limits::default()).unwrap();
+        let policy = Arc::new(Troubles::default());
+        let (acceptor, _workers) = server.start(Arc::clone(&policy) as _, vec![socket]).unwrap();
+        acceptor.accept(&[], None).unwrap();
+        assert_eq!(policy.0.load(Relaxed), 1);
+        assert_eq!(acceptor.stop(Instant::now()), 0);
+        assert_eq!(policy.0.load(Relaxed), 1);
+    }
+
     #[test]
     fn a_stop_lasts_though_there_is_room_for_connections() {
-        let acceptor = acceptor();
+        let (acceptor, _workers) = acceptor();
         acceptor.shared.set_phase(Phase::Stopping);
         acceptor.accept(&[], Some(Duration::ZERO)).unwrap();
         assert_eq!(acceptor.shared.phase(), Phase::Stopping);

@@ -55,7 +55,7 @@ use super::limits::{Limits, Reading};
 use super::output::{AfterSend, Output};
 use super::parser::Parser;
 use super::pass::Pass;
-use super::policy::{Arrival, Closing};
+use super::policy::{Arrival, Closing, tell};
 use super::request::{Reason, Request};
 use super::shared::Phase;
 use super::slot::Slot;
@@ -354,7 +354,7 @@ impl Connection {
 
     /// Tells the application that the connection is closed, or about to be, and why.
     pub(super) fn note(&self, reason: Closing, pass: &Pass) {
-        pass.policy.closed(self.arrival(), reason);
+        tell(|| pass.policy.closed(self.arrival(), reason));
     }
 
     fn close(&self, reason: Closing, pass: &Pass) -> Transition {

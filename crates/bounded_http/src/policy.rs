@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use tiny_http::StatusCode;
@@ -81,3 +82,9 @@ pub trait Policy: Send + Sync {
 }
 
 impl Policy for () {}
+
+/// Tells the application something. If it panics, the thread that tells it goes on.
+pub(super) fn tell(tell: impl FnOnce()) {
+    // The panic hook has reported it.
+    let _ = catch_unwind(AssertUnwindSafe(tell));
+}
