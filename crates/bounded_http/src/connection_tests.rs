@@ -16,6 +16,7 @@ use crate::request::Request;
 use crate::response::{Response, SharedContent};
 use crate::shared::Handle;
 use crate::test_application::{Application, Client, LIMITS, LONG, describe, get, post, respond};
+use crate::worker::Worker;
 
 const READ: Next = Next::Epoll(EventFlags::IN);
 
@@ -29,6 +30,8 @@ struct Pair {
     application: Application,
     /// When the connection was made.
     start: Instant,
+    /// One that never runs: without it, nobody could send it mail.
+    _workers: Vec<Worker>,
 }
 
 impl Pair {
@@ -40,13 +43,14 @@ impl Pair {
         let application = Application::new();
         let server = Handle::new(1, LIMITS).unwrap();
         let policy = Arc::clone(&application.notes);
-        server.start(Arc::clone(&policy) as _, Vec::<UnixStream>::new()).unwrap();
+        let started = server.start(Arc::clone(&policy) as _, Vec::<UnixStream>::new());
+        let (_, workers) = started.unwrap();
         let (shared, start) = (server.0, Instant::now());
         let quota = Quota::new(Arc::clone(&shared), 0);
         let pass = Pass::new(shared, policy, 0, start);
         let accepted = NewConnection { socket, peer: None, listener: 0, quota };
         let connection = Connection::new(accepted, 1, &pass);
-        Self { connection, client, pass, application, start }
+        Self { connection, client, pass, application, start, _workers: workers }
     }
 
     /// One that has reached this state at second 10.

@@ -6,7 +6,7 @@ use std::io;
 use std::mem::take;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -14,7 +14,8 @@ use super::limits::Quota;
 use super::slot::Settled;
 
 pub(super) struct Inbox {
-    mail: Mutex<Vec<Mail>>,
+    /// `None` once the worker is gone.
+    mail: Mutex<Option<Vec<Mail>>>,
     /// Readable after [`Inbox::wake`], until [`Inbox::take`].
     pub(super) eventfd: OwnedFd,
 }
@@ -39,17 +40,15 @@ pub(super) struct NewConnection {
 impl Inbox {
     pub(super) fn new() -> io::Result<Self> {
         let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { mail: Mutex::default(), eventfd })
+        Ok(Self { mail: Mutex::new(Some(Vec::new())), eventfd })
     }
 
-    pub(super) fn post(&self, mail: Mail) {
-        self.post_all([mail]);
-    }
-
-    /// Wakes the worker once, and only if it has no mail yet.
+    /// Wakes the worker once, and only if it has no mail yet. If the worker is gone, the mail is
+    /// dropped, and with it the connections that come by it.
     pub(super) fn post_all(&self, mail: impl IntoIterator<Item = Mail>) {
         let was_empty = {
-            let mut posted = self.mail.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut posted = self.lock();
+            let Some(posted) = &mut *posted else { return };
             let was_empty = posted.is_empty();
             posted.extend(mail);
             was_empty
@@ -62,7 +61,22 @@ impl Inbox {
     pub(super) fn take(&self) -> Vec<Mail> {
         // Read before taking: mail that is posted in between makes the eventfd readable again.
         let _ = rustix::io::read(&self.eventfd, &mut [0; 8]);
-        take(&mut *self.mail.lock().unwrap_or_else(PoisonError::into_inner))
+        self.lock().as_mut().map(take).unwrap_or_default()
+    }
+
+    /// Drops the mail, and all that comes later: the worker is gone.
+    pub(super) fn close(&self) {
+        let mail = self.lock().take();
+        // Not under the lock: connections are closed.
+        drop(mail);
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.lock().is_none()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Vec<Mail>>> {
+        self.mail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn wake(&self) {

@@ -36,6 +36,9 @@ const MEMORY_PER_CONNECTION: usize = 64 * 1024;
 /// application opens.
 const DESCRIPTORS_RESERVED: usize = 32;
 
+/// Longest time that a limit has: the kernel takes up to 24 days for TCP_USER_TIMEOUT.
+pub(super) const TIME_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
 /// Most connections above the limit. New clients are answered on them at once, while workers make
 /// room by closing stalled connections.
 const SPARE_CONNECTIONS_MAX: usize = 64;
@@ -112,9 +115,11 @@ pub struct Limits {
     pub connections_max: usize,
     /// Most bytes of requests and responses in the buffers of all connections together.
     pub buffers_max: usize,
-    /// How long a request may take to arrive, and how long a client may read nothing.
+    /// How long a request may take to arrive, and how long a client may read nothing. At most a
+    /// week.
     pub request_timeout: Duration,
-    /// How long a connection may be idle. Clients are told of whole seconds, at least one.
+    /// How long a connection may be idle, at most a week. Clients are told of whole seconds, at
+    /// least one.
     pub keep_alive: Duration,
     /// The longest content in bytes.
     pub content_max: usize,

@@ -17,9 +17,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
+use socket2::SockRef;
+
 use super::accept::Acceptor;
 use super::inbox::{Inbox, Mail, NewConnection};
-use super::limits::{Limits, Quota, spare_connections};
+use super::limits::{Limits, Quota, TIME_MAX, spare_connections};
 use super::output::AfterSend;
 use super::policy::Policy;
 use super::response::{CLOSE, keep_alive};
@@ -120,23 +122,25 @@ impl Shared {
         self.excess() >= spare_connections(self.limits.connections_max)
     }
 
-    /// The worker for the next connection: the one that has the fewest.
-    pub(super) fn next_worker(&self) -> usize {
-        let connections = self.workers.iter().map(|worker| worker.open.load(Relaxed)).enumerate();
-        connections.min_by_key(|(_, connections)| *connections).expect("there is a worker").0
+    /// The worker for the next connection: the one that has the fewest. `None` if all are gone.
+    pub(super) fn next_worker(&self) -> Option<usize> {
+        let workers = self.workers.iter().enumerate();
+        let workers = workers.filter(|(_, worker)| !worker.inbox.is_closed());
+        let next = workers.min_by_key(|(_, worker)| worker.open.load(Relaxed))?;
+        Some(next.0)
     }
 
-    /// Passes a new connection to a worker. `listener`: the number of the one that has accepted it.
+    /// Passes a new connection to a worker. If all are gone, it is closed. `listener`: the number of the one that has accepted it.
     pub(super) fn pass_on(
         self: &Arc<Self>,
         socket: OwnedFd,
         peer: Option<SocketAddr>,
         listener: usize,
     ) {
-        let worker = self.next_worker();
+        let Some(worker) = self.next_worker() else { return };
         let quota = Quota::new(Arc::clone(self), worker);
         let connection = NewConnection { socket, peer, listener, quota };
-        self.workers[worker].inbox.post(Mail::NewConnection(connection));
+        self.workers[worker].inbox.post_all([Mail::NewConnection(connection)]);
     }
 }
 
@@ -146,7 +150,9 @@ pub struct Handle(pub(super) Arc<Shared>);
 
 impl Handle {
     /// A server that has not started. Fails if the system refuses an eventfd for each worker.
-    pub fn new(workers: usize, limits: Limits) -> io::Result<Self> {
+    pub fn new(workers: usize, mut limits: Limits) -> io::Result<Self> {
+        limits.request_timeout = limits.request_timeout.min(TIME_MAX);
+        limits.keep_alive = limits.keep_alive.min(TIME_MAX);
         let worker = |_| Ok(WorkerShared { open: AtomicUsize::new(0), inbox: Inbox::new()? });
         Ok(Self(Arc::new(Shared {
             // Keep-Alive has whole seconds. Some clients take 0 for no limit.
@@ -196,9 +202,10 @@ impl Handle {
     }
 
     /// Serves a connection that was accepted elsewhere, also above [`Limits::connections_max`]. It
-    /// counts as one of the first listener, and of a peer without an address.
+    /// counts as one of the first listener.
     pub fn adopt(&self, socket: OwnedFd) {
-        self.0.pass_on(socket, None, 0);
+        let peer = SockRef::from(&socket).peer_addr().ok().and_then(|peer| peer.as_socket());
+        self.0.pass_on(socket, peer, 0);
     }
 
     /// Has each response close its connection from now on, as [`Acceptor::stop`] does.

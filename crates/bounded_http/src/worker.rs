@@ -26,7 +26,7 @@ use rustix::io::Errno;
 use super::connection::{Connection, Event, Next};
 use super::inbox::Mail;
 use super::pass::Pass;
-use super::policy::{Closing, Policy};
+use super::policy::{Closing, Policy, tell};
 use super::request::Request;
 use super::shared::{Phase, Shared};
 
@@ -154,6 +154,8 @@ impl Worker {
 
     /// The next request. Waits for one. `None` once the server has stopped.
     pub fn recv(&mut self) -> Option<Request> {
+        // To answer the request before may have taken long.
+        self.pass.begin(Instant::now());
         loop {
             if let Some(request) = self.try_recv() {
                 return Some(request);
@@ -166,7 +168,8 @@ impl Worker {
 
     /// The next request of this pass over all connections that have something to do. `None` at its
     /// end: now the caller may do at once what the requests of a pass have in common, and then
-    /// [`Worker::wait`].
+    /// [`Worker::wait`]. All that a pass does has the time of its begin, so what takes longer than
+    /// some milliseconds is for [`Worker::recv`], or for another thread.
     pub fn try_recv(&mut self) -> Option<Request> {
         if let Some(id) = self.handed_out.take() {
             self.with_connection(id, Connection::take_back);
@@ -177,16 +180,19 @@ impl Worker {
 
     /// Waits until some connection has something to do, or for
     /// [`Handle::notify`](super::Handle::notify). Returns at once while a pass is not over. False
-    /// once the server has stopped and no connection of this worker is open: some may have been
-    /// left by [`Acceptor::stop`](super::Acceptor::stop), and still get their answers.
+    /// once the server has stopped and no request of this worker awaits its answer: some may have
+    /// been left by [`Acceptor::stop`](super::Acceptor::stop).
     pub fn wait(&mut self) -> bool {
         if !self.agenda.is_over {
             return true;
         }
         let shared = &self.pass.shared;
-        if shared.is_over.load(Relaxed) && shared.workers[self.pass.worker].open.load(Relaxed) == 0
-        {
-            return false;
+        if shared.is_over.load(Relaxed) {
+            // Who has not read all by now would keep the worker as long as it likes.
+            self.connections.retain(|_, entry| entry.connection.is_away());
+            if shared.workers[self.pass.worker].open.load(Relaxed) == 0 {
+                return false;
+            }
         }
         let has_work = !(self.mail.is_empty() && self.run_queue.is_empty());
         let time = match self.next_check {
@@ -378,9 +384,11 @@ impl Worker {
         if let Err(error) = changed {
             entry.connection.note(Closing::NoRoom, pass);
             self.connections.remove(&id);
-            self.pass.policy.trouble(format_args!(
-                "closed a connection: epoll does not take its socket: {error}"
-            ));
+            tell(|| {
+                self.pass.policy.trouble(format_args!(
+                    "closed a connection: epoll does not take its socket: {error}"
+                ));
+            });
         }
     }
 
@@ -434,6 +442,12 @@ impl Worker {
                 self.serve(id, Event::Evicted);
             }
         }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.pass.shared.workers[self.pass.worker].inbox.close();
     }
 }
 

@@ -1,6 +1,9 @@
 //! A worker without a thread of its own: passes, mail and the run queue, with a clock that the test
 //! moves.
 
+use std::fmt;
+use std::io::Write as _;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::thread;
 
@@ -8,7 +11,8 @@ use rustix::event::{PollFd, PollFlags};
 
 use super::*;
 use crate::inbox::NewConnection;
-use crate::limits::{Quota, Reading};
+use crate::limits::{Limits, Quota, Reading};
+use crate::policy::Arrival;
 use crate::request::respond_all;
 use crate::response::{Response, SharedContent};
 use crate::shared::Handle;
@@ -32,8 +36,12 @@ struct Passes {
 
 impl Passes {
     fn new() -> Self {
+        Self::with(LIMITS)
+    }
+
+    fn with(limits: Limits) -> Self {
         let application = Application::new();
-        let server = Handle::new(2, LIMITS).unwrap();
+        let server = Handle::new(2, limits).unwrap();
         let policy = Arc::clone(&application.notes);
         let (_, workers) = server.start(policy, Vec::<UnixStream>::new()).unwrap();
         let [worker, other] = workers.try_into().unwrap_or_else(|_| panic!("two were asked for"));
@@ -50,7 +58,7 @@ impl Passes {
         client.send(bytes);
         let quota = Quota::new(Arc::clone(self.shared()), 0);
         let accepted = NewConnection { socket, peer: None, listener: 0, quota };
-        self.shared().workers[0].inbox.post(Mail::NewConnection(accepted));
+        self.shared().workers[0].inbox.post_all([Mail::NewConnection(accepted)]);
         client
     }
 
@@ -95,14 +103,15 @@ fn the_worker_with_the_fewest_connections_is_next() {
     let mut open = Vec::new();
     for expected in [0, 1, 0, 1, 0, 1, 0, 1, 0, 1] {
         assert_eq!((shared.excess(), shared.accepts_none()), (0, false));
-        assert_eq!(shared.next_worker(), expected);
+        assert_eq!(shared.next_worker(), Some(expected));
         open.push(Quota::new(Arc::clone(shared), expected));
     }
     // an eighth of the limit, and at least one, may be above it
     open.push(Quota::new(Arc::clone(shared), 0));
     assert_eq!((shared.excess(), shared.accepts_none()), (1, true));
     open.remove(1);
-    assert_eq!((shared.next_worker(), shared.excess(), shared.accepts_none()), (1, 0, false));
+    assert_eq!((shared.next_worker(), shared.excess()), (Some(1), 0));
+    assert!(!shared.accepts_none());
 }
 
 #[test]
@@ -403,4 +412,119 @@ fn a_panic_between_answers_drops_none_of_those_before_it() {
     passes.pass(&[]);
     let received = clients.each_mut().map(|client| client.received());
     assert_eq!(received, [["200 each"], ["500 refused Host"], ["500 refused Host"]]);
+}
+
+#[test]
+fn a_worker_that_is_gone_gets_no_connections() {
+    let mut passes = Passes::new();
+    let shared = Arc::downgrade(passes.shared());
+    let mut clients = vec![passes.connect("")];
+    passes.pass(&[]);
+    clients.push(passes.connect(""));
+    drop(passes.worker);
+    assert_eq!(
+        passes.server.connections(),
+        0,
+        "those that it had, and those that it had not taken"
+    );
+    let adopt = |server: &Handle| {
+        let (client, socket) = Client::new();
+        server.adopt(socket);
+        client
+    };
+    clients.push(adopt(&passes.server));
+    assert_eq!(passes.other.pass.shared.workers[1].open.load(Relaxed), 1);
+    drop(passes.other);
+    clients.push(adopt(&passes.server));
+    assert_eq!(passes.server.connections(), 0);
+    for client in &clients {
+        assert_eq!(rustix::io::read(&client.0, &mut [0; 1]), Ok(0), "it is closed");
+    }
+    drop((passes.server, passes.application));
+    assert_eq!(shared.strong_count(), 0);
+}
+
+#[test]
+fn times_without_end_are_times_in_which_nothing_ends() {
+    let limits = Limits { request_timeout: Duration::MAX, keep_alive: Duration::MAX, ..LIMITS };
+    let mut passes = Passes::with(limits);
+    let mut clients =
+        ["", "GET", "/a", "/current", "/park"].map(|name| match name.strip_prefix('/') {
+            Some(_) => passes.connect(&get(name)),
+            None => passes.connect(name),
+        });
+    clients[0].send("nonsense\r\n\r\n");
+    passes.pass(&[]);
+    passes.pass(&[1]);
+    assert_eq!(passes.worker.connections.len(), 5);
+    (0..2).for_each(|_| passes.pass_after(3_600));
+    assert_eq!(passes.worker.connections.len(), 4, "one was refused");
+}
+
+#[test]
+fn a_client_that_reads_slowly_keeps_no_worker_once_the_server_is_over() {
+    let mut passes = Passes::new();
+    let client = passes.connect(&get("/current"));
+    let mut away = passes.connect(&get("/away"));
+    passes.pass(&[]);
+    passes.shared().set_phase(Phase::Stopping);
+    passes.shared().is_over.store(true, Relaxed);
+    assert_eq!(rustix::io::read(&client.0, &mut [0; 1_000]), Ok(1_000));
+    passes.server.notify(0);
+    assert!(passes.worker.wait(), "one has no answer yet");
+    passes.pass(&[]);
+    assert_eq!(passes.worker.connections.keys().copied().collect::<Vec<_>>(), [2]);
+    passes.application.away.remove(0).respond(Response::empty(200)).unwrap();
+    assert!(passes.worker.wait());
+    passes.pass(&[]);
+    assert!(!passes.worker.wait());
+    assert_eq!(away.received(), ["200 close"]);
+}
+
+/// It takes longer, and others would be blamed for that.
+#[test]
+fn the_time_goes_on_while_the_caller_of_recv_answers() {
+    let mut passes = Passes::new();
+    let _clients = [(); 2].map(|()| passes.connect(&get("/a")));
+    let request = passes.worker.recv().unwrap();
+    let begun = passes.worker.pass.now;
+    passes.application.answer(request);
+    assert!(passes.worker.recv().is_some());
+    assert!(passes.worker.pass.now > begun);
+}
+
+struct Panicking;
+
+impl Policy for Panicking {
+    fn closed(&self, _: Arrival, _: Closing) {
+        panic!("on purpose")
+    }
+
+    fn trouble(&self, _: fmt::Arguments<'_>) {
+        panic!("on purpose")
+    }
+}
+
+#[test]
+fn a_policy_that_panics_ends_no_worker() {
+    let server = Handle::new(1, LIMITS).unwrap();
+    let (_, mut workers) = server.start(Arc::new(Panicking), Vec::<UnixStream>::new()).unwrap();
+    let (client, socket) = Client::new();
+    // so that it is not taken
+    epoll::add(&workers[0].epoll, &socket, EventData::new_u64(9), EventFlags::empty()).unwrap();
+    server.adopt(socket);
+    assert!(workers[0].wait());
+    assert!(workers[0].try_recv().is_none());
+    assert_eq!(rustix::io::read(&client.0, &mut [0; 1]), Ok(0), "it is closed");
+}
+
+#[test]
+fn a_connection_that_is_adopted_has_the_address_of_its_peer() {
+    let mut passes = Passes::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    client.write_all(get("/away").as_bytes()).unwrap();
+    passes.server.adopt(listener.accept().unwrap().0.into());
+    let request = passes.worker.recv().unwrap();
+    assert_eq!(request.remote_addr(), Some(&client.local_addr().unwrap()));
 }
