@@ -134,11 +134,6 @@ impl Request {
         self.kept.take()?.downcast().ok()
     }
 
-    /// How many bytes this response to the request would take, its head included.
-    pub fn length_of(&self, response: &Response) -> usize {
-        self.slot().length_of(response, &self.head)
-    }
-
     /// Sends a response. Returns before the client has it. Fails if the connection is closed
     /// already.
     pub fn respond(mut self, response: Response) -> io::Result<()> {

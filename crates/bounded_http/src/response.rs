@@ -7,9 +7,6 @@ use tiny_http::{Header, StatusCode};
 
 use super::buffer;
 
-/// As long as every value of Date.
-const ANY_DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
-
 /// A response without the fields that the server adds: Date, Content-Length, Connection and
 /// Keep-Alive.
 #[derive(Clone, Debug)]
@@ -157,19 +154,6 @@ impl Response {
         self.content
     }
 
-    /// How many bytes it takes as the last response of a connection. `is_head`: it answers a HEAD
-    /// request.
-    pub fn length_as_last(&self, is_head: bool) -> usize {
-        self.length(is_head, CLOSE)
-    }
-
-    /// Bytes of head and content, as [`Response::write_head`] makes them.
-    pub(super) fn length(&self, is_head: bool, end: &str) -> usize {
-        let mut head = Vec::new();
-        self.write_head(&mut head, ANY_DATE, end);
-        head.len() + if is_head { 0 } else { self.content.bytes().len() }
-    }
-
     /// Appends status line, fields and the empty line. `date`: an IMF-fixdate (RFC 9110 §5.6.7).
     /// `end`: [`CLOSE`], or [`keep_alive`].
     pub(super) fn write_head(&self, out: &mut Vec<u8>, date: &str, end: &str) {
@@ -220,9 +204,6 @@ mod tests {
         let mut out = Vec::new();
         response.write_head(&mut out, DATE, end);
         assert_eq!(String::from_utf8(out).unwrap(), expected);
-        let content = response.content.bytes().len();
-        assert_eq!(response.length(false, end), expected.len() + content);
-        assert_eq!(response.length(true, end), expected.len());
     }
 
     #[test]

@@ -8,12 +8,10 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::Phase;
-use super::head::Head;
 use super::inbox::Mail;
 use super::policy::{Arrival, Policy};
 use super::request::Request;
-use super::response::{CLOSE, Response};
+use super::response::Response;
 use super::shared::Shared;
 
 /// What became of a request.
@@ -64,14 +62,6 @@ impl Slot {
 
     pub(super) fn policy(&self) -> Option<Arc<dyn Policy>> {
         self.shared.policy()
-    }
-
-    /// How many bytes this response takes.
-    pub(super) fn length_of(&self, response: &Response, head: &Head) -> usize {
-        let closes =
-            !head.keep_alive() || response.is_last() || self.shared.phase() != Phase::Serving;
-        let end = if closes { CLOSE } else { &self.shared.keep_alive };
-        response.length(head.is_head(), end)
     }
 
     /// Notes what became of the request. Returns mail for the worker if it looks here no more.
