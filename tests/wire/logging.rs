@@ -87,7 +87,7 @@ fn a_change_is_logged_with_what_it_has_made() {
         let mut check = |method: &str, target: &str, fields: &str, content: &str, end: &str| {
             let fields = format!("Authorization: Bearer a-token-0123456789\r\n{fields}");
             let response = client.ask_with(method, target, &fields, content);
-            let (status, bytes) = (response.status, response.content.len());
+            let (status, bytes) = (response.status, response.field("content-length").unwrap());
             let address = client.stream.local_addr().unwrap();
             let start = format!("@{address} {method} \"{target}\" {status} {bytes} ");
             let line = eventually("the line", || {
