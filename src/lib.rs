@@ -91,14 +91,14 @@
 //! A loop takes requests, a matcher says what each asks for, and a mutex guards the list.
 //!
 //! **The loop** of each worker is `serve::serve`. `Worker::try_recv` gives the requests that have
-//! arrived, one after the other, and `Desk::answer` answers each. Then `Worker::wait` waits.
+//! arrived, one after the other, and `Handler::answer` answers each. Then `Worker::wait` waits.
 //!
 //! **A read.**
 //!
-//! 1. `Asked::new` reads the fields that the service knows from the head of the request.
+//! 1. `Exchange::new` reads the fields that the service knows from the head of the request.
 //! 2. `Service::decide` has `Service::admit` and the matcher find the `Operation`.
 //!    `Service::operate` finds the color in the current version of the list, and makes the
-//!    `Response`. If that would take long, another thread calls `Desk::answer` once more.
+//!    `Response`. If that would take long, another thread calls `Handler::answer` once more.
 //! 3. `Service::finish` counts and logs it. `Request::respond` leaves it to the worker, which sends
 //!    it in its next `try_recv`.
 //!
@@ -106,19 +106,18 @@
 //! part of step 2 above. With it:
 //!
 //! 1. `Service::operate` makes a `Change` of the content: `Decision::Save`. At the end of the pass,
-//!    `Desk::save` keeps the requests, and gives their changes to the writer by `Store::submit`.
+//!    `Handler::save` keeps the requests, and gives their changes to the writer by `Store::submit`.
 //! 2. The `Writer` takes changes that wait, finds the `Outcome` and the `Edit`s of each on a clone
 //!    of the list, commits (FILE-wal is synced, or etcd has it), and publishes the clone.
-//! 3. Whoever publishes a version calls the listener that `service::change_listener` has made, with
-//!    the `Step` to it, as below.
-//! 4. With the outcomes, the writer calls `Desk::answer_decided`. `Service::respond_to_outcome`
-//!    makes the responses, also if a change was not made, or may not be. `respond_all` sends them
-//!    to the workers.
+//! 3. The publication calls `Waits::mark` with the `Step` to the new version, as below.
+//! 4. With the outcomes, the writer calls `Handler::answer_decided`. `Service::response_to` makes
+//!    the responses, also if a change was not made, or may not be. `respond_all` sends them to the
+//!    workers.
 //!
 //! **A wait** (`Prefer: wait`, with a tag that is current).
 //!
 //! 1. `Service::operate` returns `Decision::Wait`, with the number of the version that it has seen.
-//!    `Desk::answer` adds a `Wait` to the `Waits` of the worker, asks once more, since a change may
+//!    `Handler::answer` adds a `Wait` to the `Waits` of the worker, asks once more, since a change may
 //!    have come before, and parks the request: `Request::park`.
 //! 2. `Waits::mark` gets the `Step` to each new version. It notes the number of the version at each
 //!    color that the step changes and somebody waits for. `Handle::notify` has `Worker::wait`
@@ -138,7 +137,7 @@
 //!
 //! **A deadline.** The server has them all. A request that does not arrive in time is refused in
 //! the words of `Policy::refuse`. One that has waited to the end is given again with
-//! `Reason::TimeOver`. It may wait no more, so `Desk::answer` responds with 304.
+//! `Reason::TimeOver`. It may wait no more, so `Handler::answer` responds with 304.
 //!
 //! **The stop.**
 //!
@@ -190,8 +189,8 @@
 //!   for answers that take long alone.
 //! - `ColorList::envelope` and `Representation::tag`: each is made once. A worker makes only those
 //!   of short lists (`SharedList::ready_envelope`).
-//! - `Waits::entries`: which requests of a worker wait for a change, and what has changed.
-//! - `Saving::unsaved`: the requests of a worker whose changes the writer has.
+//! - `Waits::workers`: which requests of a worker wait for a change, and what has changed.
+//! - `Unsaved::exchanges`: the requests of a worker whose changes the writer has.
 //! - `Tokens::accepted`: the hashes and the names of the tokens. `User::token`: that of etcd.
 //! - `Limiter::rate`: how many lines of one kind were logged in this second.
 //! - `Names::thread` and `Names::known`: the channel to names, and what it has found.
@@ -240,7 +239,7 @@ use crate::failure::Failure;
 use crate::follower::Follower;
 use crate::load::Opened;
 use crate::options::{Endpoint, Options};
-use crate::serve::{Desk, Listener};
+use crate::serve::{Handler, Listener};
 use crate::service::{LoadedTokens, Service, Tokens, Waits};
 use crate::signals::Signals;
 
@@ -294,10 +293,10 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     let pool = pool::start(workers + others).ok_or(Failure::Thread)?;
     let limits = service::limits(options, connections_max, buffers_max);
     let server = Handle::new(workers, limits).map_err(Failure::System)?;
-    let waits: Vec<_> = (0..workers).map(|_| Arc::new(Waits::default())).collect();
+    let waits = Waits::new(server.clone(), workers);
     // FILE is made last: a start that gets no addresses or no threads makes no FILE.
     let Opened { store, writer, watch, details, path } =
-        load::open(source, options, service::change_listener(&server, &waits))?;
+        load::open(source, options, waits.listener())?;
     // From here on, the first SIGTERM or SIGINT makes `serve::accept` return.
     is_starting.store(false, SeqCst);
     if let Some(writer) = writer {
@@ -321,12 +320,12 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
         checks_host,
     );
     let service = Arc::new(service);
-    let desk = Desk::new(Arc::clone(&service), &pool);
+    let handler = Handler::new(Arc::clone(&service), &pool);
     let (acceptor, workers) = server.start(service, listeners).map_err(Failure::System)?;
     for worker in workers {
-        let desk = Arc::clone(&desk);
+        let handler = Arc::clone(&handler);
         let name = format!("worker-{}", worker.number());
-        pool::run_named(&pool, &name, move || serve::run(worker, &desk));
+        pool::run_named(&pool, &name, move || serve::run(worker, &handler));
     }
     // The start is logged now that it cannot fail any more: a failed one logs its error alone.
     log_start(options, &endpoints, &details);
@@ -336,7 +335,7 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     }
     let warning = store.status().and_then(|status| status.now().warning);
     log_advice(options, &endpoints, is_activated, warning, loaded);
-    let ended = serve::accept(&acceptor, &desk, &signals);
+    let ended = serve::accept(&acceptor, &handler, &signals);
     signals.await_second();
     let deadline = Instant::now() + STOP_TIME;
     serve::stop(acceptor, deadline - CLOSE_TIME);

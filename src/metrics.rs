@@ -86,7 +86,7 @@ pub(crate) struct WorkerCounters {
     /// time in the run queue. A request that another thread answers has the time since the start of
     /// the pass that received the last bytes, and one that waited has the time since the end of the
     /// wait. The time in the kernel's receive buffer is not counted.
-    pub(crate) immediate: Histogram,
+    pub(crate) not_durable: Histogram,
     /// Times of changes that the writer decided, whether it had something to save or not: from the
     /// start of the pass that received the last bytes to the answer.
     pub(crate) durable: Histogram,

@@ -16,7 +16,7 @@ use bounded_http::{Acceptor, Handle, Reason};
 
 use super::*;
 use crate::options::Options;
-use crate::service::{Tokens, change_listener, limits};
+use crate::service::{Tokens, Waits, limits};
 use crate::store::{Action, ChangeListener, Color, ColorList, Store};
 
 const RED: &str = "/colors/red";
@@ -24,7 +24,7 @@ const RED: &str = "/colors/red";
 /// A service with one worker, which takes 10 connections and 10,000 bytes.
 struct Tested {
     worker: Worker,
-    desk: Arc<Desk>,
+    handler: Arc<Handler>,
     acceptor: Acceptor<UnixStream>,
 }
 
@@ -38,9 +38,9 @@ impl Tested {
     /// The same, and a client that waits for a change.
     fn with_wait(value: &str, target: &str) -> (Self, Client) {
         let mut tested = Self::new(value);
-        let mut client = tested.desk.connect(&tested.desk.waiting(target));
+        let mut client = tested.handler.connect(&tested.handler.waiting(target));
         tested.passes();
-        assert_eq!((client.statuses(), tested.desk.waits()), (vec![], 1));
+        assert_eq!((client.statuses(), tested.handler.waits()), (vec![], 1));
         (tested, client)
     }
 
@@ -51,8 +51,8 @@ impl Tested {
         store: impl FnOnce(ChangeListener) -> Store,
     ) -> Self {
         let server = Handle::new(1, limits(&options, 10, 10_000)).unwrap();
-        let waits = vec![Arc::default()];
-        let notify = change_listener(&server, &waits);
+        let waits = Waits::new(server.clone(), 1);
+        let notify = waits.listener();
         let store = store(Box::new(move |step| {
             notify(step);
             let mut colors = step.edits.iter().filter_map(|edit| edit.color());
@@ -61,26 +61,26 @@ impl Tested {
         let (handle, options) = (server.clone(), options.into());
         let service = Service::new(options, store, tokens, None, handle, waits, vec![false]);
         let service = Arc::new(service);
-        let desk = Desk::new(Arc::clone(&service), &ThreadPool::new(1));
+        let handler = Handler::new(Arc::clone(&service), &ThreadPool::new(1));
         let (acceptor, mut workers) = server.start(service, Vec::new()).unwrap();
-        Self { worker: workers.remove(0), desk, acceptor }
+        Self { worker: workers.remove(0), handler, acceptor }
     }
 
     /// Begins a pass. Without the notification this would wait until there is something to do.
     fn begin_pass(&mut self) {
-        self.desk.service.server.notify(0);
+        self.handler.service.server.notify(0);
         assert!(self.worker.wait());
     }
 
     /// Begins a pass, and takes its first request.
-    fn receive(&mut self) -> Asked {
+    fn receive(&mut self) -> Exchange {
         self.begin_pass();
-        Asked::new(self.worker.try_recv().unwrap())
+        Exchange::new(self.worker.try_recv().unwrap())
     }
 
     fn pass(&mut self) {
         self.begin_pass();
-        serve_pass(&mut self.worker, &self.desk);
+        serve_pass(&mut self.worker, &self.handler);
     }
 
     /// Goes on until all that can be answered is answered: the pool answers some requests, and long
@@ -88,12 +88,12 @@ impl Tested {
     fn passes(&mut self) {
         for _ in 0..5 {
             self.pass();
-            self.desk.pool.join();
+            self.handler.pool.join();
         }
     }
 }
 
-impl Desk {
+impl Handler {
     fn connect(&self, requests: &str) -> Client {
         let (client, socket) = UnixStream::pair().unwrap();
         client.set_nonblocking(true).unwrap();
@@ -120,7 +120,7 @@ impl Desk {
 
     /// How many requests wait.
     fn waits(&self) -> usize {
-        self.service.waits[0].count()
+        self.service.waits.count()
     }
 
     fn change(&self, action: Action) {
@@ -186,10 +186,10 @@ fn eventually(mut condition: impl FnMut() -> bool) {
 fn a_wait_ends_with_a_change_also_if_it_is_changed_back() {
     for target in [RED, "/colors"] {
         let (mut tested, mut client) = Tested::with_wait("1", target);
-        tested.desk.change_red("2");
-        tested.desk.change_red("1");
+        tested.handler.change_red("2");
+        tested.handler.change_red("1");
         tested.passes();
-        assert_eq!((client.statuses(), tested.desk.waits()), (vec![200], 0));
+        assert_eq!((client.statuses(), tested.handler.waits()), (vec![200], 0));
     }
 }
 
@@ -199,22 +199,22 @@ fn a_wait_ends_with_another_request_the_end_of_the_client_a_stop_and_the_limit()
         let (mut tested, mut client) = Tested::with_wait("1", RED);
         end(&mut tested, &mut client);
         tested.passes();
-        assert_eq!(tested.desk.waits(), 0);
+        assert_eq!(tested.handler.waits(), 0);
         client.statuses()
     };
     let more = end(&|_, client| client.send(&(get(RED) + &get("/colors/none"))));
     assert_eq!(more, [304, 200, 404]);
     let ended = end(&|_, client| client.0.shutdown(Shutdown::Write).unwrap());
     assert_eq!(ended, [304]);
-    assert_eq!(end(&|tested, _| tested.desk.service.server.stop()), [304]);
+    assert_eq!(end(&|tested, _| tested.handler.service.server.stop()), [304]);
     let no_room = end(&|tested, _| {
-        let _others = [(); 10].map(|()| tested.desk.connect(""));
+        let _others = [(); 10].map(|()| tested.handler.connect(""));
         let (ready, _) = UnixStream::pair().unwrap();
         tested.acceptor.accept(&[ready.as_fd()], None).unwrap();
         // The client has to have stalled for a moment.
         eventually(|| {
             tested.pass();
-            tested.desk.waits() == 0
+            tested.handler.waits() == 0
         });
     });
     assert_eq!(no_room, [304]);
@@ -224,16 +224,15 @@ fn a_wait_ends_with_another_request_the_end_of_the_client_a_stop_and_the_limit()
 #[test]
 fn a_change_before_the_wait_is_not_missed() {
     let mut tested = Tested::new("1");
-    let mut client = tested.desk.connect(&tested.desk.waiting(RED));
-    let asked = tested.receive();
-    let context = RequestContext { listener: 0, thread: Thread::Worker };
-    let decision = tested.desk.service.decide(&asked.request(), context);
+    let mut client = tested.handler.connect(&tested.handler.waiting(RED));
+    let exchange = tested.receive();
+    let decision = tested.handler.service.decide(&exchange.request(), Thread::Worker);
     let Decision::Wait { subject, seen, .. } = decision else { panic!("it is current") };
-    tested.desk.change_red("2");
-    let asked = asked.waiting(&tested.desk.service.waits[0], subject, seen);
-    tested.desk.answer(asked, Thread::Worker, &mut Vec::new());
+    tested.handler.change_red("2");
+    let exchange = exchange.waiting(&tested.handler.service.waits, subject, seen);
+    tested.handler.answer(exchange, Thread::Worker, &mut Vec::new());
     tested.passes();
-    assert_eq!((client.statuses(), tested.desk.waits()), (vec![200], 0));
+    assert_eq!((client.statuses(), tested.handler.waits()), (vec![200], 0));
 }
 
 /// When the answer takes long, a client that has waited is not told what may be false.
@@ -242,23 +241,23 @@ fn a_wait_for_a_long_list_that_has_changed_does_not_end_without_an_answer() {
     let long = "x".repeat(70_000);
     let (mut tested, mut client) = Tested::with_wait(&long, "/colors");
     client.send(&get("/colors/none"));
-    let asked = tested.receive();
-    assert_eq!(asked.http.reason(), Reason::ClientGoesOn);
-    tested.desk.change_red(&(long + "y"));
-    let answered = tested.desk.answer(asked, Thread::Worker, &mut Vec::new());
-    assert!(matches!(answered, Answered::Later));
+    let exchange = tested.receive();
+    assert_eq!(exchange.http.reason(), Reason::ClientGoesOn);
+    tested.handler.change_red(&(long + "y"));
+    let answered = tested.handler.answer(exchange, Thread::Worker, &mut Vec::new());
+    assert!(!answered);
     tested.passes();
-    assert_eq!((client.statuses(), tested.desk.waits()), (vec![200, 404], 0));
+    assert_eq!((client.statuses(), tested.handler.waits()), (vec![200, 404], 0));
 }
 
 #[test]
 fn a_wait_that_the_pool_answers_keeps_what_its_client_has_seen() {
     let long = "x".repeat(70_000);
     let (mut tested, mut client) = Tested::with_wait(&long, "/colors");
-    tested.desk.change_red(&(long.clone() + "y"));
-    tested.desk.change_red(&long);
+    tested.handler.change_red(&(long.clone() + "y"));
+    tested.handler.change_red(&long);
     tested.passes();
-    assert_eq!((client.statuses(), tested.desk.waits()), (vec![200], 0));
+    assert_eq!((client.statuses(), tested.handler.waits()), (vec![200], 0));
 }
 
 /// However soon the second one comes. A list in which the color is the same is no change of it.
@@ -270,7 +269,7 @@ fn a_list_that_is_replaced_twice_tells_who_waits_for_what_was_changed() {
             // Another color before it, so that no edit leads there.
             for names in [["x", "red"], ["red", "y"]] {
                 let colors = names.map(|name| Color::new(name, value));
-                tested.desk.change(Action::ReplaceAll(colors.into_iter().collect()));
+                tested.handler.change(Action::ReplaceAll(colors.into_iter().collect()));
             }
         }
         tested.passes();
@@ -291,15 +290,16 @@ fn a_request_that_waits_is_refused_once_its_token_is_withdrawn() {
     let store = |notify: ChangeListener| Store::in_memory(red("1"), notify);
     let mut tested = Tested::with(options, Some(tokens), store);
     let fields = "\r\nAuthorization: Bearer abcdefgh01234567\r\n\r\n";
-    let mut client = tested.desk.connect(&tested.desk.waiting(RED).replace("\r\n\r\n", fields));
+    let mut client =
+        tested.handler.connect(&tested.handler.waiting(RED).replace("\r\n\r\n", fields));
     tested.passes();
     for (last, expected) in [('7', vec![]), ('8', vec![401])] {
-        load(tested.desk.service.tokens.as_ref().unwrap(), last);
-        tested.desk.service.decide_all_again();
+        load(tested.handler.service.tokens.as_ref().unwrap(), last);
+        tested.handler.service.waits.mark_all();
         tested.passes();
         assert_eq!(client.statuses(), expected);
     }
-    assert_eq!(tested.desk.waits(), 0);
+    assert_eq!(tested.handler.waits(), 0);
     fs::remove_file(&file).unwrap();
 }
 
@@ -307,10 +307,10 @@ fn a_request_that_waits_is_refused_once_its_token_is_withdrawn() {
 fn a_content_counts_as_what_a_list_made_of_it_takes() {
     let mut tested = Tested::new("1");
     let whole = put(RED, &" ".repeat(9_500));
-    let _other = tested.desk.connect(&whole[..whole.len() - 1]);
+    let _other = tested.handler.connect(&whole[..whole.len() - 1]);
     tested.passes();
     for (target, length, expected) in [(RED, 100, 400), ("/colors", 600, 503)] {
-        let mut client = tested.desk.connect(&put(target, &" ".repeat(length)));
+        let mut client = tested.handler.connect(&put(target, &" ".repeat(length)));
         tested.passes();
         assert_eq!(client.statuses(), [expected]);
     }
@@ -323,7 +323,7 @@ fn a_panic_is_answered_with_500_and_the_requests_behind_it_are_answered() {
         let mut tested = Tested::new("1");
         let bomb = format!(r#"{{"name":"bomb","value":"{}"}}"#, "x".repeat(length));
         let post = put("/colors", &bomb).replacen("PUT", "POST", 1);
-        let mut client = tested.desk.connect(&(get(RED) + &post + &get(RED)));
+        let mut client = tested.handler.connect(&(get(RED) + &post + &get(RED)));
         tested.passes();
         let red = (200, "{\"name\":\"red\",\"value\":\"1\"}\n".to_owned());
         assert_eq!(client.received(), [red.clone(), (500, failed()), red]);
@@ -342,31 +342,31 @@ impl Drop for Bomb {
 #[test]
 fn after_a_panic_of_the_loop_the_worker_goes_on_and_answers_pings() {
     let (mut tested, mut waiting) = Tested::with_wait("1", RED);
-    let mut other = tested.desk.connect(&get(RED));
+    let mut other = tested.handler.connect(&get(RED));
     let mut request = tested.receive().http;
     let id = request.id();
     request.keep(Bomb);
     request.park(Instant::now() + Duration::from_secs(300));
     assert!(tested.worker.try_recv().is_none());
     tested.worker.wake(id);
-    tested.desk.change_red("2");
-    let Tested { worker, desk, acceptor } = tested;
-    desk.ping();
-    assert!(desk.misses_one());
+    tested.handler.change_red("2");
+    let Tested { worker, handler, acceptor } = tested;
+    handler.ping();
+    assert!(handler.misses_one());
     let running = thread::spawn({
-        let desk = Arc::clone(&desk);
-        move || run(worker, &desk)
+        let handler = Arc::clone(&handler);
+        move || run(worker, &handler)
     });
-    eventually(|| desk.service.server.connections() == 0);
-    assert_eq!((waiting.received(), other.received(), desk.waits()), Default::default());
-    let mut client = desk.connect(&desk.waiting(RED));
-    eventually(|| desk.waits() == 1);
-    desk.change_red("3");
+    eventually(|| handler.service.server.connections() == 0);
+    assert_eq!((waiting.received(), other.received(), handler.waits()), Default::default());
+    let mut client = handler.connect(&handler.waiting(RED));
+    eventually(|| handler.waits() == 1);
+    handler.change_red("3");
     eventually(|| client.statuses() == [200]);
     // A ping is answered also if there is nothing else to do.
-    eventually(|| !desk.misses_one());
-    desk.ping();
-    eventually(|| !desk.misses_one());
+    eventually(|| !handler.misses_one());
+    handler.ping();
+    eventually(|| !handler.misses_one());
     drop(client);
     assert_eq!(acceptor.stop(Instant::now() + Duration::from_secs(20)), 0);
     running.join().unwrap();
@@ -380,7 +380,7 @@ fn nobody_who_waits_is_forgotten() {
     let mut random = fastrand::Rng::with_seed(4);
     for _ in 0..300 {
         let mut tested = Tested::new("0");
-        let mut clients = TARGETS.map(|_| tested.desk.connect(""));
+        let mut clients = TARGETS.map(|_| tested.handler.connect(""));
         // The tags with which they wait.
         let mut tags: [Option<String>; 6] = Default::default();
         for _ in 0..random.usize(..40) {
@@ -388,13 +388,17 @@ fn nobody_who_waits_is_forgotten() {
             let value = if random.bool() { "0" } else { "1" };
             match random.u8(..5) {
                 0 => tested.pass(),
-                1 | 2 => tested.desk.change_red(value),
+                1 | 2 => tested.handler.change_red(value),
                 3 => {
                     // A change that comes after the pass has looked for changes.
                     tested.begin_pass();
                     while let Some(request) = tested.worker.try_recv() {
-                        tested.desk.answer(Asked::new(request), Thread::Worker, &mut Vec::new());
-                        tested.desk.change_red(value);
+                        tested.handler.answer(
+                            Exchange::new(request),
+                            Thread::Worker,
+                            &mut Vec::new(),
+                        );
+                        tested.handler.change_red(value);
                     }
                 }
                 _ => {
@@ -402,8 +406,8 @@ fn nobody_who_waits_is_forgotten() {
                         tags[client] = None;
                     }
                     if tags[client].is_none() {
-                        clients[client].send(&tested.desk.waiting(TARGETS[client]));
-                        tags[client] = Some(tested.desk.tag(TARGETS[client]));
+                        clients[client].send(&tested.handler.waiting(TARGETS[client]));
+                        tags[client] = Some(tested.handler.tag(TARGETS[client]));
                     }
                 }
             }
@@ -412,7 +416,7 @@ fn nobody_who_waits_is_forgotten() {
         for ((client, tag), target) in clients.iter_mut().zip(tags).zip(TARGETS) {
             let has_waited = client.received().is_empty();
             if let Some(tag) = tag.filter(|_| has_waited) {
-                assert_eq!(tag, tested.desk.tag(target), "{target}");
+                assert_eq!(tag, tested.handler.tag(target), "{target}");
             }
         }
     }

@@ -19,7 +19,7 @@ use bounded_http::Handle;
 
 pub(crate) use policy::{FAILED, limits};
 pub(crate) use token::{LoadedTokens, Tokens, only_token};
-pub(crate) use waits::{Wait, Waits, change_listener};
+pub(crate) use waits::{Wait, Waits};
 
 use crate::follow_status::FollowStatus;
 use crate::http::Response;
@@ -37,10 +37,9 @@ pub(crate) struct Service {
     /// The service whose list this one has, if it follows one.
     followed: Option<Arc<FollowStatus>>,
     pub(crate) metrics: Metrics,
-    /// For its state, which `/health` and `/metrics` tell, and to notify workers.
+    /// For its state, which `/health` and `/metrics` tell.
     pub(crate) server: Handle,
-    /// Which requests wait for a change, by the number of the worker.
-    pub(crate) waits: Vec<Arc<Waits>>,
+    pub(crate) waits: Arc<Waits>,
     /// Whether requests for foreign host names are refused, by the number of the listener.
     checks_host: Vec<bool>,
     /// The OpenAPI document, with the base path in it.
@@ -57,10 +56,10 @@ impl Service {
         tokens: Option<Tokens>,
         followed: Option<Arc<FollowStatus>>,
         server: Handle,
-        waits: Vec<Arc<Waits>>,
+        waits: Arc<Waits>,
         checks_host: Vec<bool>,
     ) -> Self {
-        let metrics = Metrics::new(waits.len());
+        let metrics = Metrics::new(waits.workers());
         let openapi = openapi::openapi(&options.base_path);
         let (page, page_files) = (page::page(&options), page::files());
         Self {
@@ -77,45 +76,21 @@ impl Service {
             page_files,
         }
     }
-
-    /// How many requests wait for a change.
-    fn waiting(&self) -> usize {
-        self.waits.iter().map(|waits| waits.count()).sum()
-    }
-
-    /// Has all requests that wait decided again.
-    pub(crate) fn decide_all_again(&self) {
-        for (worker, waits) in self.waits.iter().enumerate() {
-            waits.mark_all();
-            self.server.notify(worker);
-        }
-    }
-}
-
-/// What is known of a request besides its bytes.
-#[derive(Clone, Copy)]
-pub(crate) struct RequestContext {
-    /// The number of the listener that has accepted its connection.
-    pub(crate) listener: usize,
-    pub(crate) thread: Thread,
 }
 
 /// Which thread asks the service.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Thread {
-    /// A worker, for which others wait: what would take long is [`Decision::AnswerOnPool`].
+    /// A worker, for which others wait: what would take long is [`Decision::TakesLong`].
     Worker,
     /// The thread for answers that take long. An envelope that was read from the list since the
     /// request was queued is new enough.
-    Pool { queued_at: Instant },
+    LongAnswers { queued_at: Instant },
 }
 
 /// What is to be done next with a request.
 pub(crate) enum Decision {
     Respond(Response),
-    /// The head of the request is refused: respond so, and close the connection if it announces
-    /// content.
-    Refuse(Response),
     /// What the client has is current, and it prefers to wait until this changes (RFC 7240 §4.3).
     Wait {
         subject: Subject,
@@ -124,9 +99,9 @@ pub(crate) enum Decision {
         /// A 200 with what the client has; [`Response::into_not_modified`] makes it the 304.
         current: Response,
     },
-    /// Nothing was done, since it would take long: ask again on [`Thread::Pool`].
-    AnswerOnPool,
-    /// The writer has to save this change: [`Store::submit`]. [`Service::respond_to_outcome`] makes
+    /// Nothing was done, since it would take long: ask again on [`Thread::LongAnswers`].
+    TakesLong,
+    /// The writer has to save this change: [`Store::submit`]. [`Service::response_to`] makes
     /// the response from the outcome.
     Save(Change),
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use bounded_http::{Handle, Worker};
 use threadpool::ThreadPool;
 
-use super::{Desk, serve_pass};
+use super::{Handler, serve_pass};
 use crate::options::{AccessLog, BasePath, Options};
-use crate::service::{Service, Tokens, limits};
+use crate::service::{Service, Tokens, Waits, limits};
 use crate::store::{Store, json};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -26,7 +26,7 @@ static POOL: LazyLock<ThreadPool> = LazyLock::new(|| ThreadPool::new(1));
 
 pub struct SteppedConnection {
     worker: Worker,
-    desk: Arc<Desk>,
+    handler: Arc<Handler>,
 }
 
 impl SteppedConnection {
@@ -54,25 +54,25 @@ impl SteppedConnection {
         let store = Store::in_memory(colors, Box::new(|_| ()));
         let limits = limits(&options, 10, MEMORY_MAX);
         let server = Handle::new(1, limits).expect("the system has descriptors");
-        let (handle, waits) = (server.clone(), vec![Arc::default()]);
+        let (handle, waits) = (server.clone(), Waits::new(server.clone(), 1));
         let checks_host = vec![access == Access::Strict];
         let service =
             Arc::new(Service::new(options.into(), store, tokens, None, handle, waits, checks_host));
-        let desk = Desk::new(Arc::clone(&service), &POOL);
+        let handler = Handler::new(Arc::clone(&service), &POOL);
         let started = server.start(service, Vec::<UnixStream>::new());
         let (_, mut workers) = started.expect("the system has descriptors");
         server.adopt(socket.into());
-        Self { worker: workers.remove(0), desk }
+        Self { worker: workers.remove(0), handler }
     }
 
     /// One pass, and what other threads have to do for it. Whether the connection is still open.
     pub fn pass(&mut self) -> bool {
         POOL.join();
-        let server = &self.desk.service.server;
+        let server = &self.handler.service.server;
         // There may be nothing to do.
         server.notify(0);
         self.worker.wait();
-        serve_pass(&mut self.worker, &self.desk);
+        serve_pass(&mut self.worker, &self.handler);
         server.connections() > 0
     }
 }

@@ -22,6 +22,8 @@ pub(crate) struct Request<'a> {
     pub(crate) fields: &'a RequestFields,
     /// The content, without its transfer coding. Empty if [`Head::ignores_content`].
     pub(crate) content: &'a [u8],
+    /// The number of the listener that has accepted its connection.
+    pub(crate) listener: usize,
 }
 
 /// What is kept of fields that many requests lack. If several lines have a field that is kept as a
@@ -95,8 +97,9 @@ impl<'a> Request<'a> {
         head: &'a Head,
         fields: Option<&'a RequestFields>,
         content: &'a [u8],
+        listener: usize,
     ) -> Self {
-        Self { head, fields: fields.unwrap_or(&NO_FIELDS), content }
+        Self { head, fields: fields.unwrap_or(&NO_FIELDS), content, listener }
     }
 
     /// Whether the request is short enough to wait for a change. Many may wait: their tags are
@@ -151,6 +154,6 @@ impl TestRequest {
     }
 
     pub(crate) fn request(&self) -> Request<'_> {
-        Request::new(&self.head, self.fields.as_deref(), &self.content)
+        Request::new(&self.head, self.fields.as_deref(), &self.content, 0)
     }
 }

@@ -46,6 +46,8 @@ pub(crate) struct Response {
     pub(crate) applied_wait: Option<u16>,
     /// WWW-Authenticate: on a 401, and on OPTIONS if the client would get a 401 for a write.
     pub(crate) challenge: Option<Challenge>,
+    /// The connection closes after the response.
+    pub(crate) closes: bool,
     /// The request has changed the list.
     pub(crate) is_change: bool,
     /// Only for the log: the reason of an error, or what a change has made.
@@ -94,6 +96,7 @@ impl Response {
             varies_by_accept: false,
             applied_wait: None,
             challenge: None,
+            closes: false,
             is_change: false,
             log_detail: Cow::Borrowed(""),
         }
@@ -112,13 +115,13 @@ impl Response {
         Self { status: StatusCode(304), content: Content::None, ..self }
     }
 
-    /// What the server sends: takes the content out.
-    pub(crate) fn take_sent(&mut self, common: &CommonFields<'_>) -> bounded_http::Response {
+    /// What the server sends.
+    pub(crate) fn into_sent(mut self, common: &CommonFields<'_>) -> bounded_http::Response {
         let content = take(&mut self.content);
         let has_content = !matches!(self.status, StatusCode(204 | 304));
         let mut sent = bounded_http::Response::new(self.status, content);
         self.write_lines(sent.lines_mut(), has_content, common);
-        sent
+        if self.closes { sent.closing() } else { sent }
     }
 
     /// Appends the fields, each after the CR LF that ends the line before.

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use bounded_http::Acceptor;
 
-use super::{Desk, Listener};
+use super::{Handler, Listener};
 use crate::service::Service;
 use crate::service_manager::{self, Watchdog};
 use crate::signals::Signals;
@@ -16,7 +16,7 @@ use crate::store::StorageStatus;
 /// Accepts connections until a signal to stop. At a signal to reload, reads the tokens again.
 pub(crate) fn accept(
     acceptor: &Acceptor<Listener>,
-    desk: &Desk,
+    handler: &Handler,
     signals: &Signals,
 ) -> io::Result<()> {
     let mut watchdog = Watchdog::from_env(Instant::now());
@@ -30,15 +30,15 @@ pub(crate) fn accept(
         {
             // One reload is enough for several signals. The read fails if there is nothing to read.
             let _ = rustix::io::read(reload, &mut [0; 64]);
-            reload_tokens(&desk.service);
+            reload_tokens(&handler.service);
         }
         if ready[0] {
             return Ok(());
         }
-        let status = desk.service.store.status();
+        let status = handler.service.store.status();
         let save_time = status.map(StorageStatus::elapsed).unwrap_or_default();
-        if watchdog.tick(Instant::now(), save_time, || desk.misses_one()) {
-            desk.ping();
+        if watchdog.tick(Instant::now(), save_time, || handler.misses_one()) {
+            handler.ping();
         }
     }
 }
@@ -49,7 +49,7 @@ fn reload_tokens(service: &Service) {
         Ok(loaded) => {
             loaded.log();
             // The token of a request that waits may not be valid any more.
-            service.decide_all_again();
+            service.waits.mark_all();
         }
         Err(error) => log::error!(
             "cannot use the token file {}: {error}; the previous tokens stay",

@@ -3,108 +3,110 @@
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
-use super::{Answered, Asked, Desk, catch_panic};
-use crate::service::{Decision, Thread};
+use super::{Exchange, Handler, catch_panic};
+use crate::service::Thread;
 use crate::store::{Change, Deliver, Outcome, StorageError};
 
 type Decided = Result<Outcome, StorageError>;
 
-/// How the changes of one worker go to the writer.
-pub(super) struct Saving {
-    /// The requests whose changes are there, by the ids of their connections.
-    unsaved: Arc<Mutex<HashMap<u64, Asked>>>,
-    /// The same for all changes of the worker, so that the outcomes of a commit come together.
+/// The requests of one worker whose changes are not saved yet.
+pub(super) struct Unsaved {
+    /// By the ids of their connections.
+    exchanges: Mutex<HashMap<u64, Exchange>>,
+    /// What the writer calls. The same for all changes of the worker, so that the outcomes of a
+    /// commit come together.
     deliver: Arc<Deliver>,
 }
 
-impl Saving {
-    pub(super) fn new(desk: &Weak<Desk>) -> Self {
-        let unsaved = Arc::<Mutex<HashMap<_, Asked>>>::default();
-        let (desk, saved) = (desk.clone(), Arc::clone(&unsaved));
-        let deliver = move |outcomes: Vec<(u64, Decided)>| {
-            let decided: Vec<_> = {
-                let mut saved = saved.lock().unwrap_or_else(PoisonError::into_inner);
-                let take = |(id, outcome)| Some((saved.remove(&id)?, outcome));
-                outcomes.into_iter().filter_map(take).collect()
-            };
-            let Some(desk) = desk.upgrade() else { return };
+impl Unsaved {
+    pub(super) fn new(handler: &Weak<Handler>, worker: usize) -> Self {
+        let handler = handler.clone();
+        let deliver = move |decided| {
+            let Some(handler) = handler.upgrade() else { return };
             // After a panic here, those that are left are dropped, which answers them.
-            let _ = catch_unwind(AssertUnwindSafe(|| desk.answer_decided(decided)));
+            let _ = catch_unwind(AssertUnwindSafe(|| handler.answer_decided(worker, decided)));
         };
-        Self { unsaved, deliver: Arc::new(deliver) }
+        Self { exchanges: Mutex::default(), deliver: Arc::new(deliver) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Exchange>> {
+        self.exchanges.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Desk {
+impl Handler {
     /// Has another thread answer, since it takes long.
-    pub(super) fn answer_on_pool(self: &Arc<Self>, asked: Asked) -> Answered {
+    pub(super) fn answer_on_another_thread(self: &Arc<Self>, exchange: Exchange) {
         let queued_at = Instant::now();
-        let desk = Arc::clone(self);
+        let handler = Arc::clone(self);
         self.pool.execute(move || {
-            let worker = asked.http.arrival().worker;
+            let worker = exchange.http.arrival().worker;
             let mut changes = Vec::new();
-            desk.answer(asked, Thread::Pool { queued_at }, &mut changes);
-            desk.save(worker, changes);
+            handler.answer(exchange, Thread::LongAnswers { queued_at }, &mut changes);
+            handler.save(worker, changes);
         });
-        Answered::Later
     }
 
     /// Has the writer make these changes of one worker, and answer their requests. They go
     /// together: a commit of all of them costs one sync, as that of the first one would.
-    pub(super) fn save(&self, worker: usize, changes: Vec<(Asked, Change)>) {
-        let Saving { unsaved, deliver } = &self.savings[worker];
-        let submitted: Vec<_> = {
-            let mut unsaved = unsaved.lock().unwrap_or_else(PoisonError::into_inner);
-            // If the client is known to have gone, its change is not made.
-            let changes = changes.into_iter().filter(|(asked, _)| asked.http.is_open());
-            let mut submit = |(asked, change): (Asked, Change)| {
-                let id = asked.http.id();
-                unsaved.insert(id, asked);
+    pub(super) fn save(&self, worker: usize, mut changes: Vec<(Exchange, Change)>) {
+        // If the client is known to have gone, its change is not made.
+        changes.retain(|(exchange, _)| exchange.http.is_open());
+        if changes.is_empty() {
+            return;
+        }
+        let unsaved = &self.unsaved[worker];
+        let submitted = {
+            let mut exchanges = unsaved.lock();
+            let keep = |(exchange, change): (Exchange, Change)| {
+                let id = exchange.http.id();
+                exchanges.insert(id, exchange);
                 (id, change)
             };
-            changes.map(&mut submit).collect()
+            changes.into_iter().map(keep).collect()
         };
-        if !submitted.is_empty() {
-            self.service.store.submit(submitted, deliver);
-        }
+        self.service.store.submit(submitted, &unsaved.deliver);
     }
 
-    /// Answers requests on whose changes the writer has decided, on its thread.
-    fn answer_decided(self: &Arc<Self>, decided: Vec<(Asked, Decided)>) {
+    /// Answers requests of one worker on whose changes the writer has decided, on its thread.
+    fn answer_decided(self: &Arc<Self>, worker: usize, decided: Vec<(u64, Decided)>) {
+        let decided: Vec<_> = {
+            let mut exchanges = self.unsaved[worker].lock();
+            let take = |(id, outcome)| Some((exchanges.remove(&id)?, outcome));
+            decided.into_iter().filter_map(take).collect()
+        };
         let mut answers = Vec::new();
-        for (asked, outcome) in decided {
+        for (exchange, outcome) in decided {
             if matches!(outcome, Ok(Outcome::ReplacedAll { .. })) {
                 // The JSON of the new list may have to be made, which takes long.
-                let desk = Arc::clone(self);
+                let handler = Arc::clone(self);
                 self.pool.execute(move || {
-                    let (http, response) = desk.respond_to_outcome(asked, outcome);
+                    let (http, response) = handler.respond_to_outcome(exchange, outcome);
                     // Fails if the client has gone.
                     let _ = http.respond(response);
                 });
             } else {
-                answers.push(self.respond_to_outcome(asked, outcome));
+                answers.push(self.respond_to_outcome(exchange, outcome));
             }
         }
         bounded_http::respond_all(answers);
     }
 
+    /// The request, and the response that it gets.
     fn respond_to_outcome(
         &self,
-        asked: Asked,
+        exchange: Exchange,
         outcome: Decided,
     ) -> (bounded_http::Request, bounded_http::Response) {
-        let decide = || Decision::Respond(self.service.respond_to_outcome(outcome));
-        let Decision::Respond(response) = catch_panic(decide) else {
-            unreachable!("either is a response")
-        };
-        let arrival = asked.http.arrival();
-        let length = |sent: &bounded_http::Response| asked.http.length_of(sent);
-        let sent = self.service.finish(Some(&asked.request()), arrival, response, length);
+        let respond = || self.service.response_to(outcome);
+        let response = catch_panic(respond).unwrap_or_else(|failed| failed);
+        let arrival = exchange.http.arrival();
+        let sent = self.service.finish(Some(&exchange.request()), arrival, response);
         let counters = &self.service.metrics.workers[arrival.worker];
         counters.durable.observe(arrival.received_at.elapsed());
-        (asked.http, sent)
+        (exchange.http, sent)
     }
 }

@@ -19,7 +19,7 @@ impl Tested {
     }
 }
 
-impl Desk {
+impl Handler {
     /// Makes changes, and reports what came of them, as the writer would.
     fn make(&self, changes: Vec<(u64, Change)>, deliver: &Arc<Deliver>) {
         let make = |(id, change)| (id, Ok(self.service.store.list.change(&change)));
@@ -39,10 +39,10 @@ fn take_changes(queue: &Receiver<WriterMessage>) -> (Vec<(u64, Change)>, Arc<Del
 #[test]
 fn a_connection_that_ends_before_its_change_is_submitted_submits_none() {
     let (mut tested, queue) = Tested::with_storage();
-    drop(tested.desk.connect(&(get(RED) + &put(RED, r#"{"value":"2"}"#))));
+    drop(tested.handler.connect(&(get(RED) + &put(RED, r#"{"value":"2"}"#))));
     tested.pass();
     assert_eq!(queue.try_recv().err(), Some(TryRecvError::Empty));
-    assert_eq!(tested.desk.service.server.connections(), 0);
+    assert_eq!(tested.handler.service.server.connections(), 0);
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn the_changes_of_a_pass_go_to_the_writer_together_and_each_is_answered() {
     let (mut tested, queue) = Tested::with_storage();
     let contents = ["2", "3", "4"].map(|value| format!(r#"{{"name":"red","value":"{value}"}}"#));
     let requests = contents.each_ref().map(|content| put(RED, content));
-    let mut clients = requests.map(|request| tested.desk.connect(&request));
+    let mut clients = requests.map(|request| tested.handler.connect(&request));
     tested.pass();
     let (mut changes, deliver) = take_changes(&queue);
     assert_eq!((changes.len(), queue.try_recv().err()), (3, Some(TryRecvError::Empty)));
@@ -58,7 +58,7 @@ fn the_changes_of_a_pass_go_to_the_writer_together_and_each_is_answered() {
     let later = changes.split_off(2);
     for (changes, answered) in [(changes, 0..2), (later, 2..3)] {
         assert!(clients.iter_mut().all(|client| client.received().is_empty()));
-        tested.desk.make(changes, &deliver);
+        tested.handler.make(changes, &deliver);
         tested.pass();
         for client in answered {
             assert_eq!(clients[client].received(), [(200, format!("{}\n", contents[client]))]);
@@ -70,14 +70,14 @@ fn the_changes_of_a_pass_go_to_the_writer_together_and_each_is_answered() {
 #[test]
 fn the_outcome_of_a_new_list_is_answered_by_the_pool() {
     let (mut tested, queue) = Tested::with_storage();
-    let mut client = tested.desk.connect(&put("/colors", "[]"));
+    let mut client = tested.handler.connect(&put("/colors", "[]"));
     tested.passes();
     let (changes, deliver) = take_changes(&queue);
     let (busy, done) = mpsc::channel::<()>();
-    tested.desk.pool.execute(move || {
+    tested.handler.pool.execute(move || {
         let _ = done.recv();
     });
-    tested.desk.make(changes, &deliver);
+    tested.handler.make(changes, &deliver);
     tested.pass();
     assert_eq!(client.received(), []);
     drop(busy);
@@ -89,22 +89,22 @@ fn the_outcome_of_a_new_list_is_answered_by_the_pool() {
 #[test]
 fn a_panic_while_outcomes_are_delivered_is_answered_with_500() {
     let (mut tested, queue) = Tested::with_storage();
-    let mut clients = [(); 2].map(|()| tested.desk.connect(&put(RED, r#"{"value":"2"}"#)));
+    let mut clients = [(); 2].map(|()| tested.handler.connect(&put(RED, r#"{"value":"2"}"#)));
     // A service without counters answers nobody.
-    let Service { options, store, server, waits, .. } = &*tested.desk.service;
+    let Service { options, store, server, waits, .. } = &*tested.handler.service;
     let (options, store) = (Arc::clone(options), store.clone());
     let (server, waits) = (server.clone(), waits.clone());
     let mut service = Service::new(options, store, None, None, server, waits, vec![false]);
     service.metrics = Metrics::new(0);
-    let desk = Desk::new(service.into(), &tested.desk.pool);
+    let handler = Handler::new(service.into(), &tested.handler.pool);
     let mut changes = Vec::new();
     tested.begin_pass();
     while let Some(request) = tested.worker.try_recv() {
-        desk.answer(Asked::new(request), Thread::Worker, &mut changes);
+        handler.answer(Exchange::new(request), Thread::Worker, &mut changes);
     }
-    desk.save(0, changes);
+    handler.save(0, changes);
     let (changes, deliver) = take_changes(&queue);
-    desk.make(changes, &deliver);
+    handler.make(changes, &deliver);
     tested.pass();
     for client in &mut clients {
         assert_eq!(client.received(), [(500, failed())]);

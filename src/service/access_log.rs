@@ -11,18 +11,16 @@ use crate::http::{Challenge, Request, Response};
 use crate::logging::{self, excerpt};
 use crate::options::AccessLog;
 
-/// Logs a response. With the access log: the name of the token, client, method, path, status,
-/// bytes, microseconds since it was received, and the reason of an error or what a change has made.
-/// What the access log leaves out is logged at debug if it is an error.
+/// Logs a response. With the access log: the name of the token, client, method, path, status, bytes
+/// of content, microseconds since it was received, and the reason of an error or what a change has
+/// made. What the access log leaves out is logged at debug if it is an error.
 ///
-/// `request`: `None` if not even the method is known. `bytes`: the length of the response, head and
-/// content; asked for only if it is logged.
+/// `request`: `None` if not even the method is known.
 pub(super) fn log(
     service: &Service,
     request: Option<&Request<'_>>,
     arrival: Arrival,
     response: &Response,
-    bytes: impl FnOnce() -> usize,
 ) {
     let peer = arrival.peer;
     let client = || client(peer, request.and_then(|request| request.fields.forwarded_for));
@@ -54,7 +52,8 @@ pub(super) fn log(
     let token = request.and_then(|request| service.token_name(request));
     let token = token.map(|name| format!("{name}@")).unwrap_or_default();
     let space = if detail.is_empty() { "" } else { " " };
-    let bytes = bytes();
+    let is_head = request.is_some_and(|request| request.head.is_head());
+    let bytes = if is_head { 0 } else { response.content.bytes().len() };
     log::info!("{token}{} {what} {status} {bytes} {taken}us{space}{detail}", client());
 }
 

@@ -17,11 +17,7 @@ impl Service {
     /// Checks the head of a request: Authorization given once, Host and Origin, the target, the
     /// method, and the token if one is needed. The content need not have arrived. Fails with the
     /// response that refuses the request.
-    pub(crate) fn admit<'a>(
-        &self,
-        request: &Request<'a>,
-        listener: usize,
-    ) -> Result<Operation<'a>, Response> {
+    pub(crate) fn admit<'a>(&self, request: &Request<'a>) -> Result<Operation<'a>, Response> {
         let (head, fields) = (request.head, request.fields);
         // RFC 9110 §11.6.2: the field is no list. If the service took one of two, a proxy might
         // have checked the other.
@@ -29,7 +25,7 @@ impl Service {
             let message = "the field Authorization may be given only once";
             return Err(Response::error(StatusCode(400), message));
         }
-        origin::check(&self.options, head, fields, self.checks_host[listener])?;
+        origin::check(&self.options, head, fields, self.checks_host[request.listener])?;
         let target = matcher::parse(head.method(), head.target(), &self.options.base_path)
             .map_err(|malformed| Response::error(StatusCode(400), malformed))?;
         self.find_operation(&target, head.method(), fields)

@@ -101,7 +101,7 @@ fn a_write_under_the_current_tag_goes_ahead_once() {
 #[test]
 fn a_change_of_a_list_that_others_change_all_the_time_is_refused_as_documented() {
     let service = service();
-    let refused = service.respond_to_outcome(Ok(Outcome::Contended));
+    let refused = service.response_to(Ok(Outcome::Contended));
     let read = |json: &str| serde_json::from_str::<serde_json::Value>(json).unwrap();
     let document = read(json(&ask(&service, Method::Get, "/openapi.json", "")));
     let documented = &document["components"]["responses"]["NotMade"];

@@ -9,7 +9,7 @@ use bounded_http::Handle;
 use tiny_http::{Method, StatusCode};
 
 use super::*;
-use crate::http::{RequestFields, TestRequest};
+use crate::http::{Request, RequestFields, TestRequest};
 use crate::store::{Color, ColorList};
 use bounded_http::Parser;
 
@@ -17,12 +17,9 @@ impl Service {
     /// A service of these colors in memory with one worker.
     fn in_memory(colors: ColorList, options: Options, tokens: Option<Tokens>) -> Self {
         let store = Store::in_memory(colors, Box::new(|_| ()));
-        {
-            let limits = limits(&options, 10, 10_000);
-            let server = Handle::new(1, limits).unwrap();
-            let (waits, checks_host) = (vec![Arc::default()], vec![false, true]);
-            Self::new(options.into(), store, tokens, None, server, waits, checks_host)
-        }
+        let server = Handle::new(1, limits(&options, 10, 10_000)).unwrap();
+        let waits = Waits::new(server.clone(), 1);
+        Self::new(options.into(), store, tokens, None, server, waits, vec![false, true])
     }
 }
 
@@ -61,12 +58,10 @@ fn request_for(
 }
 
 fn respond(service: &Service, request: &TestRequest) -> Response {
-    let context = RequestContext {
-        listener: 1,
-        thread: Thread::Pool { queued_at: std::time::Instant::now() },
-    };
-    match service.decide(&request.request(), context) {
-        Decision::Respond(response) | Decision::Refuse(response) => response,
+    let thread = Thread::LongAnswers { queued_at: std::time::Instant::now() };
+    let request = Request { listener: 1, ..request.request() };
+    match service.decide(&request, thread) {
+        Decision::Respond(response) => response,
         _ => panic!("nothing is to be waited for"),
     }
 }

@@ -100,11 +100,11 @@ impl Service {
         }
         let workers = metrics.workers.iter();
         text.family("colors_http_request_duration_seconds");
-        text.histogram("durable=\"false\"", workers.clone().map(|worker| &worker.immediate));
+        text.histogram("durable=\"false\"", workers.clone().map(|worker| &worker.not_durable));
         text.histogram("durable=\"true\"", workers.map(|worker| &worker.durable));
         text.number("colors_connections", server.connections());
         text.number("colors_connections_max", server.limits().connections_max);
-        text.number("colors_requests_waiting", self.waiting());
+        text.number("colors_requests_waiting", self.waits.count());
         text.family("colors_connections_closed_total");
         for reason in Closing::ALL {
             let count = metrics.sum(|worker| worker.closed(reason));

@@ -35,19 +35,17 @@ pub(crate) fn limits(options: &Options, connections_max: usize, buffers_max: usi
 
 impl Service {
     /// Counts and logs a response, and makes it what the server sends. `request`: what could be
-    /// parsed of it. `length`: how many bytes will be sent.
+    /// parsed of it.
     pub(crate) fn finish(
         &self,
         request: Option<&Request<'_>>,
         arrival: Arrival,
-        mut response: Response,
-        length: impl FnOnce(&bounded_http::Response) -> usize,
+        response: Response,
     ) -> bounded_http::Response {
         let method = request.map(|request| request.head.method());
         self.metrics.workers[arrival.worker].responses(method, response.status.0).inc();
-        let sent = response.take_sent(&self.common_fields(request));
-        access_log::log(self, request, arrival, &response, || length(&sent));
-        sent
+        access_log::log(self, request, arrival, &response);
+        response.into_sent(&self.common_fields(request))
     }
 
     /// The same for a refusal of what may not have arrived as a whole.
@@ -57,17 +55,17 @@ impl Service {
         arrival: Arrival,
         response: Response,
     ) -> bounded_http::Response {
-        let is_head = head.is_some_and(Head::is_head);
         let fields = head.and_then(RequestFields::read);
-        let request = head.map(|head| Request::new(head, fields.as_deref(), &[]));
-        self.finish(request.as_ref(), arrival, response, |sent| sent.length_as_last(is_head))
+        let request = head.map(|head| Request::new(head, fields.as_deref(), &[], arrival.listener));
+        self.finish(request.as_ref(), arrival, response)
     }
 }
 
 impl Policy for Service {
     fn admit(&self, head: &Head, arrival: Arrival) -> Result<(), bounded_http::Response> {
         let fields = RequestFields::read(head);
-        match Self::admit(self, &Request::new(head, fields.as_deref(), &[]), arrival.listener) {
+        let request = Request::new(head, fields.as_deref(), &[], arrival.listener);
+        match Self::admit(self, &request) {
             Ok(_) => Ok(()),
             Err(refusal) => Err(self.finish_refusal(Some(head), arrival, refusal)),
         }

@@ -1,5 +1,5 @@
 //! The rules of the HTTP contract: [`Service::decide`] answers a request, and
-//! [`Service::respond_to_outcome`] one whose change the writer has decided. No sockets; logs
+//! [`Service::response_to`] one whose change the writer has decided. No sockets; logs
 //! nothing.
 
 use std::borrow::Cow;
@@ -10,7 +10,7 @@ use bounded_http::Content;
 use tiny_http::StatusCode;
 
 use super::matcher::{Operation, location_of};
-use super::{Decision, RequestContext, Service, Subject, Thread, origin, page};
+use super::{Decision, Service, Subject, Thread, origin, page};
 use crate::conditions::Tag;
 use crate::http::{CommonFields, MediaType, Request, Response};
 use crate::logging::excerpt;
@@ -29,31 +29,30 @@ const PARSED_AT_ONCE_BYTES_MAX: usize = 16 * 1024;
 impl Service {
     /// What to do next with a request; an error is a response, too. Checks the head each time: the
     /// token may have been withdrawn while the request waited for a change.
-    pub(crate) fn decide(&self, request: &Request<'_>, context: RequestContext) -> Decision {
-        match self.admit(request, context.listener) {
-            Ok(operation) => self.operate(operation, request, context),
-            Err(refusal) => Decision::Refuse(refusal),
+    pub(crate) fn decide(&self, request: &Request<'_>, thread: Thread) -> Decision {
+        match self.admit(request) {
+            Ok(operation) => self.operate(operation, request, thread),
+            // The client sees the same as if the content that the head announces had not arrived.
+            Err(refusal) => {
+                let closes = request.head.has_content();
+                Decision::Respond(Response { closes, ..refusal })
+            }
         }
     }
 
     /// Does what the table in docs/http.md, Resources, says of the operation.
-    fn operate(
-        &self,
-        operation: Operation<'_>,
-        request: &Request<'_>,
-        context: RequestContext,
-    ) -> Decision {
+    fn operate(&self, operation: Operation<'_>, request: &Request<'_>, thread: Thread) -> Decision {
         let content = &request.content;
         // ReplaceAll frees the list before it, which may be long.
         let takes_long =
             content.len() > PARSED_AT_ONCE_BYTES_MAX || operation == Operation::ReplaceAll;
-        if context.thread == Thread::Worker && takes_long {
-            return Decision::AnswerOnPool;
+        if thread == Thread::Worker && takes_long {
+            return Decision::TakesLong;
         }
         let find = |name: &str| self.store.list.find(name);
-        let write = |action| self.write(self.change_of(request, action), context);
+        let write = |action| self.write(self.change_of(request, action), thread);
         match operation {
-            Operation::ReadAll => self.read_all(request, context),
+            Operation::ReadAll => self.read_all(request, thread),
             Operation::Create => write(json::from_create(content).map(Action::Create)),
             Operation::ReplaceAll => write(json::from_list(content).map(Action::ReplaceAll)),
             Operation::ReadOne(name) => match find(&name) {
@@ -70,18 +69,18 @@ impl Service {
                     Some(_) => condition_failed(),
                     None => refusal,
                 });
-                self.write(change, context)
+                self.write(change, thread)
             }
             Operation::Update(name) => {
                 let update = json::from_update(content).map(|value| {
                     let color = value.map(|value| Color::new(&name, &value));
                     Action::Update(name.to_string(), color)
                 });
-                self.write_color(&name, self.change_of(request, update), context)
+                self.write_color(&name, self.change_of(request, update), thread)
             }
             Operation::Delete(name) => {
                 let delete = Ok(Action::Delete(name.to_string()));
-                self.write_color(&name, self.change_of(request, delete), context)
+                self.write_color(&name, self.change_of(request, delete), thread)
             }
             Operation::Health => Decision::Respond(self.health(request)),
             Operation::Metrics => Decision::Respond(self.metrics()),
@@ -99,13 +98,13 @@ impl Service {
         }
     }
 
-    fn read_all(&self, request: &Request<'_>, context: RequestContext) -> Decision {
+    fn read_all(&self, request: &Request<'_>, thread: Thread) -> Decision {
         let list = &self.store.list;
         let (seen, envelope) = match list.ready_envelope() {
             Some(ready) => ready,
-            None => match context.thread {
-                Thread::Pool { queued_at } => list.envelope_since(queued_at),
-                Thread::Worker => return Decision::AnswerOnPool,
+            None => match thread {
+                Thread::LongAnswers { queued_at } => list.envelope_since(queued_at),
+                Thread::Worker => return Decision::TakesLong,
             },
         };
         let (content, tag) = (envelope.content(), envelope.tag());
@@ -146,7 +145,7 @@ impl Service {
 
     /// Makes the change if the list is in memory; otherwise it has to be saved. `change` may be a
     /// refusal instead: then that is the response.
-    fn write(&self, change: Result<Change, Response>, context: RequestContext) -> Decision {
+    fn write(&self, change: Result<Change, Response>, thread: Thread) -> Decision {
         let change = match change {
             Ok(change) => change,
             Err(refusal) => return Decision::Respond(refusal),
@@ -155,10 +154,10 @@ impl Service {
             return Decision::Save(change);
         }
         let list = &self.store.list;
-        if context.thread == Thread::Worker && list.takes_long(&change) {
-            return Decision::AnswerOnPool;
+        if thread == Thread::Worker && list.takes_long(&change) {
+            return Decision::TakesLong;
         }
-        Decision::Respond(self.respond_to_outcome(Ok(list.change(&change))))
+        Decision::Respond(self.response_to(Ok(list.change(&change))))
     }
 
     /// Makes a change of the color `name`. If there is no such color, the answer is the 404 for
@@ -167,17 +166,17 @@ impl Service {
         &self,
         name: &str,
         change: Result<Change, Response>,
-        context: RequestContext,
+        thread: Thread,
     ) -> Decision {
         let change = change.map_err(|refusal| match self.store.list.find(name) {
             Some(_) => refusal,
             None => no_such_color(),
         });
-        self.write(change, context)
+        self.write(change, thread)
     }
 
     /// The response to a request by what came of its change.
-    pub(crate) fn respond_to_outcome(&self, outcome: Result<Outcome, StorageError>) -> Response {
+    pub(crate) fn response_to(&self, outcome: Result<Outcome, StorageError>) -> Response {
         let is_logged = self.options.access_log != AccessLog::None;
         // Made only if it is logged, since the JSON of a color is parsed for it.
         let detail =
@@ -294,15 +293,14 @@ fn read_or_wait(
     seen: u64,
     subject: impl FnOnce() -> Subject,
 ) -> Decision {
-    let Some(seconds) = request.fields.prefer_wait else {
+    if request.fields.prefer_wait.is_none() {
         return Decision::Respond(read(request, content, tag));
-    };
+    }
     let response = read(request, content.clone(), tag);
     if response.status != StatusCode(304) || !request.is_short() {
         return Decision::Respond(response);
     }
-    let full = Response { status: StatusCode(200), content, ..response };
-    let current = Response { applied_wait: Some(seconds), ..full };
+    let current = Response { status: StatusCode(200), content, ..response };
     Decision::Wait { subject: subject(), seen, current }
 }
 

@@ -86,9 +86,10 @@ fn a_change_is_logged_with_what_it_has_made() {
         let long = "x".repeat(300);
         let mut check = |method: &str, target: &str, fields: &str, content: &str, end: &str| {
             let fields = format!("Authorization: Bearer a-token-0123456789\r\n{fields}");
-            let status = client.ask_with(method, target, &fields, content).status;
-            let start =
-                format!("@{} {method} \"{target}\" {status} ", client.stream.local_addr().unwrap());
+            let response = client.ask_with(method, target, &fields, content);
+            let (status, bytes) = (response.status, response.field("content-length").unwrap());
+            let address = client.stream.local_addr().unwrap();
+            let start = format!("@{address} {method} \"{target}\" {status} {bytes} ");
             let line = eventually("the line", || {
                 server.log().lines().find(|line| line.contains(&start)).map(str::to_owned)
             });

@@ -352,37 +352,6 @@ fn a_request_that_is_away_counts_though_its_connection_is_closed() {
 }
 
 #[test]
-fn a_response_has_the_length_that_was_told_whatever_the_phase_is_when_it_is_sent() {
-    for (before, after) in [
-        (Phase::Serving, Phase::Serving),
-        (Phase::Serving, Phase::Stopping),
-        (Phase::AboveLimit, Phase::AboveLimit),
-        (Phase::AboveLimit, Phase::Serving),
-    ] {
-        for is_away in [false, true] {
-            let mut pair = Pair::new();
-            pair.begin(1);
-            let request = pair.hand_out(&get("/away"));
-            if is_away {
-                pair.take_back();
-            }
-            pair.pass.shared.set_phase(before);
-            let response = Response::from_data("some");
-            let length = request.length_of(&response);
-            pair.pass.shared.set_phase(after);
-            request.respond(response).unwrap();
-            if is_away {
-                pair.begin(2);
-                pair.handle_mail();
-            } else {
-                pair.take_back();
-            }
-            assert_eq!(pair.client.receive().len(), length, "{before:?} {after:?} {is_away}");
-        }
-    }
-}
-
-#[test]
 fn a_head_that_is_too_long_is_refused_with_all_of_its_whole_fields() {
     let begin = "GET / HTTP/1.1\r\nHost: a\r\nLong: ";
     // one byte more than is allowed, with the line

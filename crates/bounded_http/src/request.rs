@@ -1,7 +1,6 @@
 //! A request, and how it is answered from any thread.
 
 use std::any::Any;
-use std::cell::OnceCell;
 use std::fmt;
 use std::io::{self, Cursor, Read};
 use std::net::SocketAddr;
@@ -53,9 +52,6 @@ pub struct Request {
     reason: Reason,
     received_at: Instant,
     kept: Option<Box<dyn Any + Send>>,
-    /// The phase when somebody first asked for the length of a response, or responded: a later one
-    /// changes neither.
-    phase: OnceCell<Phase>,
     /// `None` once it is answered or parked.
     slot: Option<Arc<Slot>>,
 }
@@ -68,7 +64,6 @@ impl Request {
             reason: Reason::New,
             received_at,
             kept: None,
-            phase: OnceCell::new(),
             slot: Some(slot),
         }
     }
@@ -142,12 +137,6 @@ impl Request {
         self.kept.take()?.downcast().ok()
     }
 
-    /// How many bytes this response to the request would take, its head included.
-    pub fn length_of(&self, response: &Response) -> usize {
-        let end = self.slot().shared().end_of_head(self.after(response));
-        response.length(self.head.is_head(), end)
-    }
-
     /// Sends a response. Returns before the client has it. Fails if the connection is closed
     /// already.
     pub fn respond(mut self, response: Response) -> io::Result<()> {
@@ -167,7 +156,6 @@ impl Request {
     /// For a request that was parked.
     pub(super) fn receive_again(&mut self, reason: Reason, slot: Arc<Slot>, now: Instant) {
         self.slot = Some(slot);
-        self.phase = OnceCell::new();
         self.reason = reason;
         self.received_at = now;
     }
@@ -177,26 +165,17 @@ impl Request {
         self.head.memory() + limits.content_factor * self.content().len()
     }
 
-    /// What its connection does after this response.
-    fn after(&self, response: &Response) -> AfterSend {
-        if response.is_last() {
-            return AfterSend::Linger;
-        }
-        if !self.head.keep_alive() || self.reason == Reason::Evicted {
-            return AfterSend::Close;
-        }
-        match self.phase.get_or_init(|| self.slot().shared().phase()) {
-            Phase::Serving => AfterSend::Resume,
+    /// Takes the slot, and makes what settles it.
+    fn answer(&mut self, response: Response) -> (Arc<Slot>, Settled) {
+        let slot = self.slot.take().expect("it is there until it is settled");
+        let then = match slot.shared().phase() {
+            _ if response.is_last() => AfterSend::Linger,
+            _ if !self.head.keep_alive() || self.reason == Reason::Evicted => AfterSend::Close,
             // The client does not know yet that this is the last response, and may be sending its
             // next request.
             Phase::AboveLimit | Phase::Stopping => AfterSend::Linger,
-        }
-    }
-
-    /// What settles it, with this response, and where.
-    fn answer(&mut self, response: Response) -> (Arc<Slot>, Settled) {
-        let then = self.after(&response);
-        let slot = self.slot.take().expect("it is there until it is settled");
+            Phase::Serving => AfterSend::Resume,
+        };
         (slot, Settled::Answer { response, is_head: self.head.is_head(), then })
     }
 

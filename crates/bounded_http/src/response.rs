@@ -8,9 +8,6 @@ use tiny_http::{Header, StatusCode};
 use super::buffer;
 use super::syntax::is_field;
 
-/// As long as every value of Date.
-const ANY_DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
-
 /// What the server adds itself, or decides.
 const SERVER_FIELDS: [&str; 5] =
     ["Date", "Content-Length", "Connection", "Keep-Alive", "Transfer-Encoding"];
@@ -179,19 +176,6 @@ impl Response {
         self.content
     }
 
-    /// How many bytes it takes as the last response of a connection. `is_head`: it answers a HEAD
-    /// request.
-    pub fn length_as_last(&self, is_head: bool) -> usize {
-        self.length(is_head, CLOSE)
-    }
-
-    /// Bytes of head and content, as [`Response::write_head`] makes them.
-    pub(super) fn length(&self, is_head: bool, end: &str) -> usize {
-        let mut head = Vec::new();
-        self.write_head(&mut head, ANY_DATE, end);
-        head.len() + if self.has_content(is_head) { self.content.bytes().len() } else { 0 }
-    }
-
     /// Appends status line, fields and the empty line. `date`: an IMF-fixdate (RFC 9110 §5.6.7).
     /// `end`: [`CLOSE`], or [`keep_alive`].
     pub(super) fn write_head(&self, out: &mut Vec<u8>, date: &str, end: &str) {
@@ -248,9 +232,6 @@ mod tests {
         let mut out = Vec::new();
         response.write_head(&mut out, DATE, end);
         assert_eq!(String::from_utf8(out).unwrap(), expected);
-        let content = response.content.bytes().len();
-        assert_eq!(response.length(false, end), expected.len() + content);
-        assert_eq!(response.length(true, end), expected.len());
     }
 
     #[test]

@@ -22,9 +22,8 @@ use socket2::SockRef;
 use super::accept::Acceptor;
 use super::inbox::{Inbox, Mail, NewConnection};
 use super::limits::{Limits, Quota, TIME_MAX, spare_connections};
-use super::output::AfterSend;
 use super::policy::Policy;
-use super::response::{CLOSE, keep_alive};
+use super::response::keep_alive;
 use super::worker::Worker;
 
 /// What the server is doing, as far as clients notice.
@@ -80,11 +79,6 @@ impl Shared {
             1 => Phase::AboveLimit,
             _ => Phase::Stopping,
         }
-    }
-
-    /// The end of the head of a response after which this follows.
-    pub(super) fn end_of_head(&self, then: AfterSend) -> &str {
-        if then == AfterSend::Resume { &self.keep_alive } else { CLOSE }
     }
 
     /// Notes whether there are more connections than the limit. Nothing follows a stop.

@@ -13,7 +13,7 @@ use crate::output::Sent;
 use crate::pass::Pass;
 use crate::policy::Closing;
 use crate::request::{Reason, Request};
-use crate::response::Response;
+use crate::response::{CLOSE, Response};
 use crate::shared::Phase;
 use crate::slot::Settled;
 
@@ -65,7 +65,8 @@ impl Connection {
         if response.is_last() {
             self.parser.abandon();
         }
-        self.output.append(response, is_head, pass.date.text(), pass.shared.end_of_head(then));
+        let end = if then == AfterSend::Resume { &*pass.shared.keep_alive } else { CLOSE };
+        self.output.append(response, is_head, pass.date.text(), end);
         match then {
             // The next request has a time of its own.
             AfterSend::Resume => self.next_request(pass.now, pass),
