@@ -50,7 +50,6 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll::EventFlags;
 
 use self::sending::{OVERLOADED, TIMED_OUT};
-use super::inbox::NewConnection;
 use super::limits::{Limits, Reading};
 use super::output::{AfterSend, Output};
 use super::parser::Parser;
@@ -150,16 +149,15 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(accepted: NewConnection, id: u64, pass: &Pass) -> Self {
-        let NewConnection { socket, peer, listener, quota } = accepted;
+    pub(super) fn new(socket: OwnedFd, slot: Slot, now: Instant) -> Self {
         Self {
             socket,
-            slot: Arc::new(Slot::new(quota, id, peer, listener)),
-            parser: Parser::new(peer.is_none()),
+            parser: Parser::new(slot.peer.is_none()),
+            slot: Arc::new(slot),
             output: Output::default(),
-            state: State::Receiving { since: pass.now },
+            state: State::Receiving { since: now },
             had_no_request: true,
-            received_at: pass.now,
+            received_at: now,
             in_a_row: 0,
         }
     }

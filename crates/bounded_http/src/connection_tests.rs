@@ -48,8 +48,7 @@ impl Pair {
         let (shared, start) = (server.0, Instant::now());
         let quota = Quota::new(Arc::clone(&shared), 0);
         let pass = Pass::new(shared, policy, 0, start);
-        let accepted = NewConnection { socket, peer: None, listener: 0, quota };
-        let connection = Connection::new(accepted, 1, &pass);
+        let connection = Connection::new(socket, Slot::new(quota, None, 0), start);
         Self { connection, client, pass, application, start, _workers: workers }
     }
 

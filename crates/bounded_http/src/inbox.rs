@@ -4,14 +4,12 @@
 
 use std::io;
 use std::mem::take;
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::limits::Quota;
-use super::slot::Settled;
+use super::slot::{Settled, Slot};
 
 pub(super) struct Inbox {
     /// `None` once the worker is gone.
@@ -21,20 +19,10 @@ pub(super) struct Inbox {
 }
 
 pub(super) enum Mail {
-    /// From the acceptor.
-    NewConnection(NewConnection),
+    /// A connection that its worker has not taken yet, from the acceptor.
+    NewConnection(OwnedFd, Slot),
     /// What became of the request of the connection with this id.
     Settled(u64, Settled),
-}
-
-/// A connection that its worker has not taken yet.
-pub(super) struct NewConnection {
-    pub(super) socket: OwnedFd,
-    /// The other end's address, if it is a TCP connection.
-    pub(super) peer: Option<SocketAddr>,
-    /// The number of the listener that has accepted it.
-    pub(super) listener: usize,
-    pub(super) quota: Quota,
 }
 
 impl Inbox {

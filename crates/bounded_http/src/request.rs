@@ -5,6 +5,7 @@ use std::fmt;
 use std::io::{self, Cursor, Read};
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -192,7 +193,7 @@ pub fn respond_all(answers: impl IntoIterator<Item = (Request, Response)>) {
         let (slot, answer) = request.answer(response);
         let Ok(Some(mail)) = slot.settle_without_post(answer) else { continue };
         match posts.0.last_mut() {
-            Some((last, mails)) if last.has_worker_of(&slot) => mails.push(mail),
+            Some((last, mails)) if ptr::eq(last.inbox(), slot.inbox()) => mails.push(mail),
             _ => posts.0.push((slot, vec![mail])),
         }
     }
@@ -204,7 +205,7 @@ struct Posts(Vec<(Arc<Slot>, Vec<Mail>)>);
 
 impl Drop for Posts {
     fn drop(&mut self) {
-        self.0.drain(..).for_each(|(slot, mails)| slot.post_all(mails));
+        self.0.drain(..).for_each(|(slot, mails)| slot.inbox().post_all(mails));
     }
 }
 

@@ -14,16 +14,17 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use socket2::SockRef;
 
 use super::accept::Acceptor;
-use super::inbox::{Inbox, Mail, NewConnection};
+use super::inbox::{Inbox, Mail};
 use super::limits::{Limits, Quota, TIME_MAX, spare_connections};
 use super::policy::Policy;
 use super::response::keep_alive;
+use super::slot::Slot;
 use super::worker::Worker;
 
 /// What the server is doing, as far as clients notice.
@@ -47,6 +48,8 @@ pub(super) struct Shared {
     phase: AtomicU8,
     /// The acceptor has ended, and so do the workers.
     pub(super) is_over: AtomicBool,
+    /// Of the next connection, from 1 on.
+    pub(super) next_id: AtomicU64,
     /// By the number of the worker.
     pub(super) workers: Box<[WorkerShared]>,
     /// Bytes counted against [`Limits::buffers_max`].
@@ -132,9 +135,8 @@ impl Shared {
         listener: usize,
     ) {
         let Some(worker) = self.next_worker() else { return };
-        let quota = Quota::new(Arc::clone(self), worker);
-        let connection = NewConnection { socket, peer, listener, quota };
-        self.workers[worker].inbox.post_all([Mail::NewConnection(connection)]);
+        let slot = Slot::new(Quota::new(Arc::clone(self), worker), peer, listener);
+        self.workers[worker].inbox.post_all([Mail::NewConnection(socket, slot)]);
     }
 }
 
@@ -155,6 +157,7 @@ impl Handle {
             policy: OnceLock::new(),
             phase: AtomicU8::new(Phase::Serving as u8),
             is_over: AtomicBool::new(false),
+            next_id: AtomicU64::new(1),
             workers: (0..workers).map(worker).collect::<io::Result<_>>()?,
             memory: AtomicUsize::new(0),
             read_bytes: AtomicUsize::new(0),

@@ -5,10 +5,11 @@
 
 use std::mem::replace;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::inbox::Mail;
+use super::inbox::{Inbox, Mail};
 use super::limits::Quota;
 use super::output::AfterSend;
 use super::policy::Arrival;
@@ -30,7 +31,7 @@ pub(super) enum Settled {
 /// One for each connection, which has at most one request at a time.
 pub(super) struct Slot {
     pub(super) quota: Quota,
-    /// The number of the connection at its worker.
+    /// The number of the connection, which no other has.
     pub(super) id: u64,
     /// The other end's address, if it is a TCP connection.
     pub(super) peer: Option<SocketAddr>,
@@ -51,7 +52,8 @@ enum SlotState {
 }
 
 impl Slot {
-    pub(super) fn new(quota: Quota, id: u64, peer: Option<SocketAddr>, listener: usize) -> Self {
+    pub(super) fn new(quota: Quota, peer: Option<SocketAddr>, listener: usize) -> Self {
+        let id = quota.shared.next_id.fetch_add(1, Relaxed);
         Self { quota, id, peer, listener, state: Mutex::new(SlotState::HandedOut) }
     }
 
@@ -67,7 +69,7 @@ impl Slot {
     /// the connection is closed.
     pub(super) fn settle(&self, settled: Settled) -> Result<(), Settled> {
         let mail = self.settle_without_post(settled)?;
-        mail.into_iter().for_each(|mail| self.post_all([mail]));
+        mail.into_iter().for_each(|mail| self.inbox().post_all([mail]));
         Ok(())
     }
 
@@ -111,14 +113,9 @@ impl Slot {
         matches!(*self.lock(), SlotState::Closed)
     }
 
-    /// Whether the connections of both have the same worker.
-    pub(super) fn has_worker_of(&self, other: &Self) -> bool {
-        let (one, other) = (&self.quota, &other.quota);
-        Arc::ptr_eq(&one.shared, &other.shared) && one.worker == other.worker
-    }
-
-    pub(super) fn post_all(&self, mail: impl IntoIterator<Item = Mail>) {
-        self.shared().workers[self.quota.worker].inbox.post_all(mail);
+    /// That of the worker.
+    pub(super) fn inbox(&self) -> &Inbox {
+        &self.shared().workers[self.quota.worker].inbox
     }
 
     fn lock(&self) -> MutexGuard<'_, SlotState> {

@@ -73,7 +73,6 @@ pub struct Worker {
     epoll: OwnedFd,
     /// By id; ids are not reused.
     connections: BTreeMap<u64, Entry>,
-    last_id: u64,
     /// Mail from the inbox that is not served yet.
     mail: VecDeque<Mail>,
     /// Connections that go on when the others have been served: those with more requests in their
@@ -81,7 +80,7 @@ pub struct Worker {
     run_queue: VecDeque<(u64, Event)>,
     /// When to look at the deadlines of all connections; `None` if no connection has one.
     next_check: Option<Instant>,
-    /// What epoll has reported in this pass, by id.
+    /// What epoll has reported in this pass and is not served yet, by id, the last first.
     ready: Vec<u64>,
     /// Epoll has reported as many as it could, and there may be more.
     is_full: bool,
@@ -99,8 +98,6 @@ pub struct Worker {
 /// What a pass has still to serve, in this order.
 #[derive(Default)]
 struct Agenda {
-    /// How many of the sockets that epoll has reported are served.
-    served: usize,
     /// How many pieces of mail are left.
     mail: usize,
     /// How many connections in the run queue are left, at most; `None` before their turn.
@@ -133,7 +130,6 @@ impl Worker {
             pass: Pass::new(shared, policy, number, now),
             epoll,
             connections: BTreeMap::new(),
-            last_id: INBOX,
             mail: VecDeque::new(),
             run_queue: VecDeque::new(),
             next_check: None,
@@ -242,9 +238,9 @@ impl Worker {
         self.is_full = events.len() == EVENTS_PER_PASS;
         // An event is not `Send`, as a worker is.
         self.ready.clear();
-        self.ready.extend(events.iter().map(|event| event.data.u64()));
+        self.ready.extend(events.iter().rev().map(|event| event.data.u64()));
         if let Some(place) = self.ready.iter().position(|id| *id == INBOX) {
-            self.ready.swap_remove(place);
+            self.ready.remove(place);
             self.mail.extend(self.pass.shared.workers[self.pass.worker].inbox.take());
         }
         let mail = EVENTS_PER_PASS.min(self.mail.len());
@@ -257,8 +253,7 @@ impl Worker {
         if self.agenda.is_over {
             return false;
         }
-        if let Some(&id) = self.ready.get(self.agenda.served) {
-            self.agenda.served += 1;
+        if let Some(id) = self.ready.pop() {
             self.serve(id, Event::Socket);
         } else if self.agenda.mail > 0 {
             self.agenda.mail -= 1;
@@ -300,14 +295,14 @@ impl Worker {
                     connection.handle_settled(settled, pass)
                 });
             }
-            Mail::NewConnection(accepted) => {
-                self.last_id += 1;
-                let connection = Connection::new(accepted, self.last_id, &self.pass);
+            Mail::NewConnection(socket, slot) => {
+                let id = slot.id;
+                let connection = Connection::new(socket, slot, self.pass.now);
                 let entry = Entry { connection, interest: EventFlags::empty(), queued: false };
-                self.connections.insert(self.last_id, entry);
+                self.connections.insert(id, entry);
                 // Most clients have sent a request by now, so receive first. A connection that ends
                 // with the response then needs no epoll.
-                self.serve(self.last_id, Event::Socket);
+                self.serve(id, Event::Socket);
             }
         }
     }
@@ -326,15 +321,6 @@ impl Worker {
         }
         if self.next_check.is_some_and(|check| check <= self.caught_up) {
             self.end_overdue(self.caught_up);
-        }
-    }
-
-    /// Puts connections into the run queue, each with this event, unless they are in it already.
-    fn queue_all(&mut self, ids: Vec<u64>, event: Event) {
-        for id in ids {
-            if let Some(entry) = self.connections.get_mut(&id) {
-                enqueue(&mut self.run_queue, id, entry, event);
-            }
         }
     }
 
@@ -396,13 +382,12 @@ impl Worker {
     /// above the connection limit, and finds out when to look again.
     fn end_overdue(&mut self, until: Instant) {
         let phase = self.pass.phase;
-        let is_overdue = |entry: &Entry| {
+        for (id, entry) in &mut self.connections {
             let deadline = entry.connection.deadline(phase, &self.pass.shared.limits);
-            deadline.is_some_and(|deadline| deadline <= until)
-        };
-        let overdue = self.connections.iter().filter(|(_, entry)| is_overdue(entry));
-        let overdue: Vec<u64> = overdue.map(|(id, _)| *id).collect();
-        self.queue_all(overdue, Event::Overdue);
+            if deadline.is_some_and(|deadline| deadline <= until) {
+                enqueue(&mut self.run_queue, *id, entry, Event::Overdue);
+            }
+        }
         if phase == Phase::AboveLimit {
             self.make_room(until);
         }
@@ -436,10 +421,11 @@ impl Worker {
             }
             // The application has to answer a parked request first: in the next pass, which comes
             // at once.
-            if self.connections.get(&id).is_some_and(|entry| entry.connection.is_parked()) {
-                self.queue_all(vec![id], Event::Evicted);
-            } else {
-                self.serve(id, Event::Evicted);
+            match self.connections.get_mut(&id) {
+                Some(entry) if entry.connection.is_parked() => {
+                    enqueue(&mut self.run_queue, id, entry, Event::Evicted);
+                }
+                _ => self.serve(id, Event::Evicted),
             }
         }
     }

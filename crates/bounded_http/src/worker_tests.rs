@@ -10,12 +10,12 @@ use std::thread;
 use rustix::event::{PollFd, PollFlags};
 
 use super::*;
-use crate::inbox::NewConnection;
 use crate::limits::{Limits, Quota, Reading};
 use crate::policy::Arrival;
 use crate::request::respond_all;
 use crate::response::{Response, SharedContent};
 use crate::shared::Handle;
+use crate::slot::Slot;
 use crate::test_application::{Application, Client, LIMITS, get, post};
 
 const _: () = {
@@ -57,8 +57,8 @@ impl Passes {
         let (mut client, socket) = Client::new();
         client.send(bytes);
         let quota = Quota::new(Arc::clone(self.shared()), 0);
-        let accepted = NewConnection { socket, peer: None, listener: 0, quota };
-        self.shared().workers[0].inbox.post_all([Mail::NewConnection(accepted)]);
+        let slot = Slot::new(quota, None, 0);
+        self.shared().workers[0].inbox.post_all([Mail::NewConnection(socket, slot)]);
         client
     }
 
