@@ -46,10 +46,7 @@ impl<L: AsFd> Acceptor<L> {
     ) -> io::Result<Vec<bool>> {
         let is_above_limit = self.shared.excess() > 0;
         self.shared.note_excess(is_above_limit);
-        let time = match time {
-            time if !is_above_limit => time,
-            time => Some(time.map_or(RETRY_TIME, |time| time.min(RETRY_TIME))),
-        };
+        let time = time.into_iter().chain(is_above_limit.then_some(RETRY_TIME)).min();
         let time = time.and_then(|time| Timespec::try_from(time).ok());
         let poll_for = |socket| PollFd::from_borrowed_fd(socket, PollFlags::IN);
         let mut polled: Vec<_> = others.iter().map(|other| poll_for(*other)).collect();

@@ -49,12 +49,12 @@ use std::time::{Duration, Instant};
 
 use rustix::event::epoll::EventFlags;
 
-use self::sending::{OVERLOADED, TIMED_OUT};
 use super::limits::{Limits, Reading};
 use super::output::{AfterSend, Output};
 use super::parser::Parser;
 use super::pass::Pass;
 use super::policy::{Arrival, Closing, tell};
+use super::protocol_error::ProtocolError;
 use super::request::{Reason, Request};
 use super::shared::Phase;
 use super::slot::Slot;
@@ -181,12 +181,12 @@ impl Connection {
             (State::Receiving { since }, Event::Turn) => self.first_request(since, pass),
             (State::Receiving { .. }, Event::Overdue) if !self.parser.is_idle() => {
                 self.note(Closing::Request, pass);
-                self.refuse_with(None, TIMED_OUT, pass)
+                self.refuse_with(None, ProtocolError::TIMED_OUT, pass)
             }
             (State::Receiving { .. }, Event::Overdue) => Ok(self.close(Closing::Idle, pass)),
             (State::Receiving { .. }, Event::Evicted) => {
                 if !self.parser.is_idle() {
-                    self.refuse_with(None, OVERLOADED, pass)?;
+                    self.refuse_with(None, ProtocolError::OVERLOADED, pass)?;
                 }
                 Ok(self.close(Closing::NoRoom, pass))
             }

@@ -1,4 +1,5 @@
-//! Why the server refuses what the parser reads: statuses and messages. Parses nothing.
+//! Why the server refuses what it reads, or does not get in time: statuses and messages. Parses
+//! nothing.
 
 use std::fmt;
 
@@ -51,6 +52,12 @@ impl ProtocolError {
     /// When the client ends its side of the connection in the middle of a request (RFC 9112 §8).
     pub const UNEXPECTED_EOF: Self =
         Self::malformed("the connection ended in the middle of the request");
+    /// When the rest of a request does not arrive in time.
+    pub(super) const TIMED_OUT: Self =
+        Self::Refused(StatusCode(408), "the request did not arrive in time");
+    /// When memory is used up, or when a request stalls above the connection limit.
+    pub(super) const OVERLOADED: Self =
+        Self::Refused(StatusCode(503), "the service is overloaded, try again later");
     /// When Expect asks for anything but 100-continue, with HTTP/1.1 (RFC 9110 §10.1.1).
     pub(super) const EXPECTATION: Self =
         Self::Refused(StatusCode(417), "the only expectation supported is \"100-continue\"");

@@ -169,7 +169,7 @@ impl Request {
     /// Takes the slot, and makes what settles it.
     fn answer(&mut self, response: Response) -> (Arc<Slot>, Settled) {
         let slot = self.slot.take().expect("it is there until it is settled");
-        let then = match slot.shared().phase() {
+        let then = match slot.quota.shared.phase() {
             _ if response.is_last() => AfterSend::Linger,
             _ if !self.head.keep_alive() || self.reason == Reason::Evicted => AfterSend::Close,
             // The client does not know yet that this is the last response, and may be sending its
@@ -212,7 +212,7 @@ impl Drop for Posts {
 impl Drop for Request {
     fn drop(&mut self) {
         let Some(slot) = self.slot.as_ref().filter(|slot| !slot.is_closed()) else { return };
-        let Some(policy) = slot.shared().policy() else { return };
+        let Some(policy) = slot.quota.shared.policy() else { return };
         let arrival = slot.arrival(self.received_at);
         let message = "the service failed on this request".into();
         let head = Some(&self.head);

@@ -15,7 +15,6 @@ use super::output::AfterSend;
 use super::policy::Arrival;
 use super::request::Request;
 use super::response::Response;
-use super::shared::Shared;
 
 /// What became of a request.
 pub(super) enum Settled {
@@ -55,10 +54,6 @@ impl Slot {
     pub(super) fn new(quota: Quota, peer: Option<SocketAddr>, listener: usize) -> Self {
         let id = quota.shared.next_id.fetch_add(1, Relaxed);
         Self { quota, id, peer, listener, state: Mutex::new(SlotState::HandedOut) }
-    }
-
-    pub(super) fn shared(&self) -> &Shared {
-        &self.quota.shared
     }
 
     pub(super) fn arrival(&self, received_at: Instant) -> Arrival {
@@ -115,7 +110,7 @@ impl Slot {
 
     /// That of the worker.
     pub(super) fn inbox(&self) -> &Inbox {
-        &self.shared().workers[self.quota.worker].inbox
+        &self.quota.shared.workers[self.quota.worker].inbox
     }
 
     fn lock(&self) -> MutexGuard<'_, SlotState> {

@@ -28,7 +28,7 @@ impl Connection {
         let length = self.parser.missing().max(RECEIVE_BYTES);
         match pass.receive(&self.socket, length)? {
             Some([]) if was_idle => Ok(Transition::close()),
-            Some([]) => self.refuse_malformed(ProtocolError::UNEXPECTED_EOF, pass),
+            Some([]) => self.refuse_with(None, ProtocolError::UNEXPECTED_EOF, pass),
             Some(received) => {
                 self.parser.append(received);
                 // More bytes of a request do not give it more time.
@@ -102,7 +102,7 @@ impl Connection {
             return self.refuse(is_head, refusal, pass);
         }
         if let Some(error) = error {
-            return self.refuse_malformed(error, pass);
+            return self.refuse_with(None, error, pass);
         }
         if self.slot.quota.would_exceed(self.parser.memory()) {
             return self.refuse_for_memory(None, pass);

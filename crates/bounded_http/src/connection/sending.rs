@@ -1,13 +1,11 @@
 //! `State::Sending` and `State::Lingering`: how responses are appended to the output, refusals
 //! included, how the output is sent, and what follows when all is sent.
 
-use std::borrow::Cow;
 use std::io;
 use std::time::Instant;
 
 use rustix::event::epoll::EventFlags;
 use rustix::net::Shutdown;
-use tiny_http::StatusCode;
 
 use super::{AfterSend, Connection, Next, State, Transition};
 use crate::head::Head;
@@ -29,15 +27,7 @@ impl Connection {
         pass: &mut Pass,
     ) -> io::Result<Transition> {
         self.note(Closing::NoRoom, pass);
-        self.refuse_with(head, OVERLOADED, pass)
-    }
-
-    pub(super) fn refuse_malformed(
-        &mut self,
-        error: ProtocolError,
-        pass: &mut Pass,
-    ) -> io::Result<Transition> {
-        self.refuse_with(None, (error.status(), error.to_string()), pass)
+        self.refuse_with(head, ProtocolError::OVERLOADED, pass)
     }
 
     /// Refuses what has arrived, after which nothing that arrives is read as a request. `head`:
@@ -45,12 +35,13 @@ impl Connection {
     pub(super) fn refuse_with(
         &mut self,
         head: Option<&Head>,
-        (status, message): (StatusCode, impl Into<Cow<'static, str>>),
+        error: ProtocolError,
         pass: &mut Pass,
     ) -> io::Result<Transition> {
         let unfinished = self.parser.abandon();
         let head = head.or(unfinished.as_ref());
-        let response = pass.policy.refuse(head, self.arrival(), status, message.into());
+        let (status, message) = (error.status(), error.to_string().into());
+        let response = pass.policy.refuse(head, self.arrival(), status, message);
         self.refuse(head.is_some_and(Head::is_head), response, pass)
     }
 
@@ -154,20 +145,12 @@ impl Connection {
             let lingering = State::Lingering { left, since, received };
             return Ok(Transition(lingering, Next::Epoll(EventFlags::IN)));
         };
+        if dropped == 0 {
+            return Ok(Transition::close());
+        }
         let left = left - dropped;
-        let next = match dropped {
-            0 => return Ok(Transition::close()),
-            _ if left == 0 => Next::Epoll(EventFlags::empty()),
-            _ => Next::Epoll(EventFlags::IN),
-        };
-        Ok(Transition(State::Lingering { left, since, received: pass.now }, next))
+        let events = if left == 0 { EventFlags::empty() } else { EventFlags::IN };
+        let lingering = State::Lingering { left, since, received: pass.now };
+        Ok(Transition(lingering, Next::Epoll(events)))
     }
 }
-
-/// When the rest of a request does not arrive in time.
-pub(super) const TIMED_OUT: (StatusCode, &str) =
-    (StatusCode(408), "the request did not arrive in time");
-
-/// When memory is used up, or when a request stalls above the connection limit.
-pub(super) const OVERLOADED: (StatusCode, &str) =
-    (StatusCode(503), "the service is overloaded, try again later");
