@@ -351,6 +351,16 @@ fn a_request_that_is_away_counts_though_its_connection_is_closed() {
 }
 
 #[test]
+fn nothing_is_read_after_the_response_that_is_the_last() {
+    let mut pair = Pair::new();
+    pair.send(1, &(get("/a") + &get("/last") + &get("/a")));
+    assert_eq!(pair.client.received(), ["200 /a", "200 last close"]);
+    assert_eq!(pair.send(2, &get("/a")), READ);
+    assert_eq!(pair.client.received().len(), 0);
+    assert_eq!(pair.deadline(Phase::Serving), Some(4), "the client has to close");
+}
+
+#[test]
 fn a_head_that_is_too_long_is_refused_with_all_of_its_whole_fields() {
     let begin = "GET / HTTP/1.1\r\nHost: a\r\nLong: ";
     // one byte more than is allowed, with the line

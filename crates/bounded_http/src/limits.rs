@@ -248,6 +248,8 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shared::Handle;
+    use crate::test_application::LIMITS;
 
     #[test]
     fn the_memory_is_a_sixteenth_of_the_limit_of_the_control_group() {
@@ -291,5 +293,63 @@ mod tests {
         check("4:memory:/other\n", None);
         check("", None);
         fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn connections_are_refused_more_memory_than_all_may_use_together() {
+        let server = Handle::new(1, LIMITS).unwrap();
+        let quota = || Quota::new(Arc::clone(&server.0), 0);
+        let (one, other) = (quota(), quota());
+        assert!(!other.would_exceed(10_001));
+        one.set_memory(5_000);
+        assert!(!other.would_exceed(10_001), "half of it is left");
+        one.set_memory(5_001);
+        assert!(
+            other.would_exceed(5_000) && !other.would_exceed(4_999) && !one.would_exceed(10_001)
+        );
+        drop(one);
+        assert!(!other.would_exceed(10_001));
+    }
+
+    #[test]
+    fn what_only_its_readers_have_takes_limited_memory() {
+        let shared = &Handle::new(1, LIMITS).unwrap().0;
+        let start = Instant::now();
+        let read_bytes = || shared.read_bytes.load(Relaxed);
+        // each version has two clients, which begin to read it at this second
+        let read = |content: &SharedContent, seconds: u64| {
+            let begun = start + Duration::from_secs(seconds);
+            [(); 2].map(|()| (content.clone(), Reading::new(shared, content, begun)))
+        };
+        // each deadline, in seconds
+        let deadlines = |versions: &[[(SharedContent, Reading); 2]]| -> Vec<Option<f64>> {
+            let deadline =
+                |(_, reading): &(_, Reading)| Some((reading.deadline()? - start).as_secs_f64());
+            versions.iter().flatten().map(deadline).collect()
+        };
+        let mut versions = Vec::new();
+        for number in 0..5 {
+            let content = SharedContent::new(vec![0; 4_000]);
+            versions.push(read(&content, number));
+            assert_eq!(versions.len() * 4_000, read_bytes());
+            let newest = deadlines(&versions[versions.len() - 1..]);
+            assert_eq!(newest, [None; 2], "the application refers to it");
+            drop(content);
+            if number < 2 {
+                assert_eq!(deadlines(&versions), vec![None; 2 * versions.len()], "there is room");
+            }
+        }
+        // twice the limit of 10,000
+        assert_eq!(deadlines(&versions), [0., 0., 1., 1., 2., 2., 3., 3., 4., 4.].map(Some));
+        // the older ones are closed: 2,000 more than the limit, so 8 tenths of 30 s are left
+        versions.drain(..2);
+        assert_eq!(deadlines(&versions), [26., 26., 27., 27., 28., 28.].map(Some));
+        drop(versions);
+        assert_eq!(read_bytes(), 0);
+        // two versions of a long content may be read to their end
+        let versions = [0, 1].map(|number| read(&SharedContent::new(vec![0; 10_001]), number));
+        assert_eq!(deadlines(&versions), [None; 4]);
+        drop(versions);
+        assert_eq!(read_bytes(), 0);
     }
 }

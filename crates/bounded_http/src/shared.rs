@@ -64,8 +64,8 @@ pub(super) struct Shared {
 /// One worker's part, on cache lines of its own: processors fetch these in pairs of 64 bytes.
 #[repr(align(128))]
 pub(super) struct WorkerShared {
-    /// Open connections, those in the inbox included. The acceptor adds them, and the worker
-    /// subtracts them.
+    /// Open connections, those in the inbox included, and closed ones whose request somebody still
+    /// has: one for each [`Quota`].
     pub(super) open: AtomicUsize,
     pub(super) inbox: Inbox,
 }
@@ -193,7 +193,7 @@ impl Handle {
         self.0.phase()
     }
 
-    /// How many connections are open.
+    /// How many connections are open, or have a request that somebody still has.
     pub fn connections(&self) -> usize {
         self.0.connections()
     }
@@ -213,5 +213,28 @@ impl Handle {
     /// Has [`Worker::wait`] of this worker return, now or at its next call.
     pub fn notify(&self, worker: usize) {
         self.0.workers[worker].inbox.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_application::LIMITS;
+
+    #[test]
+    fn the_worker_with_the_fewest_connections_is_next() {
+        let shared = &Handle::new(2, LIMITS).unwrap().0;
+        let mut open = Vec::new();
+        for expected in [0, 1, 0, 1, 0, 1, 0, 1, 0, 1] {
+            assert_eq!((shared.excess(), shared.accepts_none()), (0, false));
+            assert_eq!(shared.next_worker(), Some(expected));
+            open.push(Quota::new(Arc::clone(shared), expected));
+        }
+        // an eighth of the limit, and at least one, may be above it
+        open.push(Quota::new(Arc::clone(shared), 0));
+        assert_eq!((shared.excess(), shared.accepts_none()), (1, true));
+        open.remove(1);
+        assert_eq!((shared.next_worker(), shared.excess()), (Some(1), 0));
+        assert!(!shared.accepts_none());
     }
 }

@@ -96,6 +96,7 @@ impl Application {
             "/away" => return self.away.push(request),
             "/drop" => return drop(request),
             "/current" => Response::new(StatusCode(200), Content::Shared(self.current.clone())),
+            "/last" => Response::from_data("last").closing(),
             "/lines" => Response::from_data([b'\n'; 1_000]),
             "/more-lines" => Response::from_data([b'\n'; 8_000]),
             _ => return respond(request).unwrap(),

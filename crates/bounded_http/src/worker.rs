@@ -182,11 +182,10 @@ impl Worker {
         if !self.agenda.is_over {
             return true;
         }
-        let shared = &self.pass.shared;
-        if shared.is_over.load(Relaxed) {
+        if self.pass.shared.is_over.load(Relaxed) {
             // Who has not read all by now would keep the worker as long as it likes.
             self.connections.retain(|_, entry| entry.connection.is_away());
-            if shared.workers[self.pass.worker].open.load(Relaxed) == 0 {
+            if self.connections.is_empty() {
                 return false;
             }
         }

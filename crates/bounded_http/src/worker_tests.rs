@@ -10,10 +10,10 @@ use std::thread;
 use rustix::event::{PollFd, PollFlags};
 
 use super::*;
-use crate::limits::{Limits, Quota, Reading};
+use crate::limits::{Limits, Quota};
 use crate::policy::Arrival;
 use crate::request::respond_all;
-use crate::response::{Response, SharedContent};
+use crate::response::Response;
 use crate::shared::Handle;
 use crate::slot::Slot;
 use crate::test_application::{Application, Client, LIMITS, get, post};
@@ -94,81 +94,6 @@ fn wakes(shared: &Shared, worker: usize) -> u64 {
     // It fails if there was none.
     let _ = rustix::io::read(&shared.workers[worker].inbox.eventfd, &mut count);
     u64::from_ne_bytes(count)
-}
-
-#[test]
-fn the_worker_with_the_fewest_connections_is_next() {
-    let passes = Passes::new();
-    let shared = passes.shared();
-    let mut open = Vec::new();
-    for expected in [0, 1, 0, 1, 0, 1, 0, 1, 0, 1] {
-        assert_eq!((shared.excess(), shared.accepts_none()), (0, false));
-        assert_eq!(shared.next_worker(), Some(expected));
-        open.push(Quota::new(Arc::clone(shared), expected));
-    }
-    // an eighth of the limit, and at least one, may be above it
-    open.push(Quota::new(Arc::clone(shared), 0));
-    assert_eq!((shared.excess(), shared.accepts_none()), (1, true));
-    open.remove(1);
-    assert_eq!((shared.next_worker(), shared.excess()), (Some(1), 0));
-    assert!(!shared.accepts_none());
-}
-
-#[test]
-fn connections_are_refused_more_memory_than_all_may_use_together() {
-    let passes = Passes::new();
-    let quota = || Quota::new(Arc::clone(passes.shared()), 0);
-    let (one, other) = (quota(), quota());
-    assert!(!other.would_exceed(10_001));
-    one.set_memory(5_000);
-    assert!(!other.would_exceed(10_001), "half of it is left");
-    one.set_memory(5_001);
-    assert!(other.would_exceed(5_000) && !other.would_exceed(4_999) && !one.would_exceed(10_001));
-    drop(one);
-    assert!(!other.would_exceed(10_001));
-}
-
-#[test]
-fn what_only_its_readers_have_takes_limited_memory() {
-    let passes = Passes::new();
-    let shared = passes.shared();
-    let start = passes.now;
-    let read_bytes = || shared.read_bytes.load(Relaxed);
-    // each version has two clients, which begin to read it at this second
-    let read = |content: &SharedContent, seconds: u64| {
-        let begun = start + Duration::from_secs(seconds);
-        [(); 2].map(|()| (content.clone(), Reading::new(shared, content, begun)))
-    };
-    // each deadline, in seconds
-    let deadlines = |versions: &[[(SharedContent, Reading); 2]]| -> Vec<Option<f64>> {
-        let deadline =
-            |(_, reading): &(_, Reading)| Some((reading.deadline()? - start).as_secs_f64());
-        versions.iter().flatten().map(deadline).collect()
-    };
-    let mut versions = Vec::new();
-    for number in 0..5 {
-        let content = SharedContent::new(vec![0; 4_000]);
-        versions.push(read(&content, number));
-        assert_eq!(versions.len() * 4_000, read_bytes());
-        let newest = deadlines(&versions[versions.len() - 1..]);
-        assert_eq!(newest, [None; 2], "the application refers to it");
-        drop(content);
-        if number < 2 {
-            assert_eq!(deadlines(&versions), vec![None; 2 * versions.len()], "there is room");
-        }
-    }
-    // twice the limit of 10,000
-    assert_eq!(deadlines(&versions), [0., 0., 1., 1., 2., 2., 3., 3., 4., 4.].map(Some));
-    // the older ones are closed: 2,000 more than the limit, so 8 tenths of 30 s are left
-    versions.drain(..2);
-    assert_eq!(deadlines(&versions), [26., 26., 27., 27., 28., 28.].map(Some));
-    drop(versions);
-    assert_eq!(read_bytes(), 0);
-    // two versions of a long content may be read to their end
-    let versions = [0, 1].map(|number| read(&SharedContent::new(vec![0; 10_001]), number));
-    assert_eq!(deadlines(&versions), [None; 4]);
-    drop(versions);
-    assert_eq!(read_bytes(), 0);
 }
 
 #[test]
@@ -481,7 +406,17 @@ fn a_client_that_reads_slowly_keeps_no_worker_once_the_server_is_over() {
     assert_eq!(away.received(), ["200 close"]);
 }
 
-/// It takes longer, and others would be blamed for that.
+#[test]
+fn a_request_whose_connection_is_closed_keeps_no_worker_once_the_server_is_over() {
+    let mut passes = Passes::new();
+    let _client = passes.connect(&get("/away"));
+    passes.pass(&[]);
+    passes.worker.close_all();
+    passes.shared().is_over.store(true, Relaxed);
+    assert_eq!(passes.server.connections(), 1);
+    assert!(!passes.worker.wait(), "nothing would wake it");
+}
+
 #[test]
 fn the_time_goes_on_while_the_caller_of_recv_answers() {
     let mut passes = Passes::new();

@@ -62,9 +62,6 @@ impl Connection {
         then: AfterSend,
         pass: &mut Pass,
     ) -> io::Result<Transition> {
-        if response.is_last() {
-            self.parser.abandon();
-        }
         let end = if then == AfterSend::Resume { &*pass.shared.keep_alive } else { CLOSE };
         self.output.append(response, is_head, pass.date.text(), end);
         match then {
