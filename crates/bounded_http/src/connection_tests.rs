@@ -6,16 +6,16 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc;
 use std::thread;
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
+use rustix::net::sockopt;
 
 use super::receiving::{RECEIVE_BYTES, REQUESTS_IN_A_ROW};
 use super::*;
 use crate::inbox::Mail;
 use crate::limits::Quota;
 use crate::request::Request;
-use crate::response::{Response, SharedContent};
+use crate::response::Response;
 use crate::shared::Handle;
-use crate::test_application::{Application, Client, LIMITS, LONG, describe, get, post, respond};
+use crate::test_application::{Application, Client, LIMITS, describe, get, post, respond};
 use crate::worker::Worker;
 
 const READ: Next = Next::Epoll(EventFlags::IN);
@@ -23,11 +23,11 @@ const READ: Next = Next::Epoll(EventFlags::IN);
 const NOTHING: Next = Next::Epoll(EventFlags::empty());
 
 /// A connection, its client, and the application that gets its requests.
-struct Pair {
-    connection: Connection,
-    client: Client,
-    pass: Pass,
-    application: Application,
+pub(super) struct Pair {
+    pub(super) connection: Connection,
+    pub(super) client: Client,
+    pub(super) pass: Pass,
+    pub(super) application: Application,
     /// When the connection was made.
     start: Instant,
     /// One that never runs: without it, nobody could send it mail.
@@ -35,11 +35,11 @@ struct Pair {
 }
 
 impl Pair {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::of(Client::new())
     }
 
-    fn of((client, socket): (Client, OwnedFd)) -> Self {
+    pub(super) fn of((client, socket): (Client, OwnedFd)) -> Self {
         let application = Application::new();
         let server = Handle::new(1, LIMITS).unwrap();
         let policy = Arc::clone(&application.notes);
@@ -53,7 +53,7 @@ impl Pair {
     }
 
     /// One that has reached this state at second 10.
-    fn in_state(name: &str) -> Self {
+    pub(super) fn in_state(name: &str) -> Self {
         let bytes = match name {
             "new" => String::new(),
             "reading" => "GET /".to_owned(),
@@ -66,19 +66,19 @@ impl Pair {
     }
 
     /// What others use of the memory.
-    fn others(&self, bytes: usize) -> Quota {
+    pub(super) fn others(&self, bytes: usize) -> Quota {
         let others = Quota::new(Arc::clone(&self.pass.shared), 0);
         others.set_memory(bytes);
         others
     }
 
     /// Begins a pass at this second.
-    fn begin(&mut self, seconds: u64) {
+    pub(super) fn begin(&mut self, seconds: u64) {
         self.pass.begin(self.start + Duration::from_secs(seconds));
     }
 
     /// What follows, once the application has got the requests that are handed out.
-    fn handle(&mut self, event: Event) -> Next {
+    pub(super) fn handle(&mut self, event: Event) -> Next {
         let next = self.connection.handle_event(event, &mut self.pass);
         self.answer(next)
     }
@@ -110,7 +110,7 @@ impl Pair {
     }
 
     /// Sends bytes at this second, and serves the connection until it waits.
-    fn send(&mut self, seconds: u64, bytes: &str) -> Next {
+    pub(super) fn send(&mut self, seconds: u64, bytes: &str) -> Next {
         self.begin(seconds);
         self.client.send(bytes);
         let mut next = self.handle(Event::Socket);
@@ -128,7 +128,7 @@ impl Pair {
     }
 
     /// After how many seconds since the start the connection is overdue.
-    fn deadline(&self, phase: Phase) -> Option<u64> {
+    pub(super) fn deadline(&self, phase: Phase) -> Option<u64> {
         let deadline = self.connection.deadline(phase, &LIMITS)?;
         Some((deadline - self.start).as_secs())
     }
@@ -406,18 +406,6 @@ fn pipelined_requests_are_answered_in_order_whichever_thread_answers_each() {
     }
 }
 
-/// A socket of this type keeps what was sent at a time apart.
-#[test]
-fn responses_to_pipelined_requests_are_sent_together() {
-    let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::NONBLOCK);
-    let (client, socket) = socketpair(AddressFamily::UNIX, kind, flags, None).unwrap();
-    let mut pair = Pair::of((Client(client.into()), socket));
-    pair.send(1, &get("/a").repeat(10));
-    let mut buffer = [0; 8 * 1024];
-    let length = rustix::io::read(&pair.client.0, &mut buffer).unwrap();
-    assert_eq!(describe(&buffer[..length]), ["200 /a"; 10]);
-}
-
 #[test]
 fn a_client_that_pipelines_lets_others_have_their_turn() {
     const COUNT: usize = REQUESTS_IN_A_ROW as usize;
@@ -443,44 +431,5 @@ fn the_head_decides_before_memory_whether_a_request_comes_whole_or_in_parts() {
             pair.send(1, rest);
             assert_eq!(pair.client.received(), [expected], "{first:?}");
         }
-    }
-}
-
-#[test]
-fn long_content_is_sent_when_its_turn_comes() {
-    let mut pair = Pair::in_state("current");
-    pair.begin(20);
-    assert_eq!(pair.client.received(), ["200 current"]);
-    assert_eq!(pair.handle(Event::Socket), Next::Queue);
-    let mut received = [0; 1_000];
-    assert!(rustix::io::read(&pair.client.0, &mut received).is_err(), "nothing is sent yet");
-    assert_eq!(pair.handle(Event::Turn), Next::Epoll(EventFlags::OUT));
-    assert_eq!(rustix::io::read(&pair.client.0, &mut received), Ok(1_000));
-    assert_eq!(pair.deadline(Phase::Serving), Some(50), "the client has read some");
-}
-
-#[test]
-fn a_client_that_does_not_read_is_closed_when_its_responses_take_too_much() {
-    for (others_bytes, expected) in [(0, Next::Epoll(EventFlags::OUT)), (9_900, Next::Close)] {
-        let mut pair = Pair::new();
-        let _others = pair.others(others_bytes);
-        assert_eq!(pair.send(1, &get("/more-lines").repeat(90)), expected);
-    }
-}
-
-#[test]
-fn a_client_that_reads_what_is_old_is_closed_when_memory_is_short() {
-    for (others_bytes, deadline, next) in [
-        (20_000_000, 10, Next::Close),
-        // two versions of a long content may be read to their end
-        (LONG, 40, Next::Epoll(EventFlags::OUT)),
-    ] {
-        let mut pair = Pair::in_state("current");
-        pair.application.current = SharedContent::new(*b"new");
-        pair.pass.shared.read_bytes.fetch_add(others_bytes, Relaxed);
-        assert_eq!(pair.deadline(Phase::Serving), Some(deadline));
-        assert_eq!(pair.handle(Event::Overdue), next);
-        let is_noted = pair.application.notes.closed() == [Closing::OldContent];
-        assert_eq!(is_noted, next == Next::Close);
     }
 }

@@ -218,8 +218,11 @@ impl Handle {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+    use std::net::{TcpListener, TcpStream};
+
     use super::*;
-    use crate::test_application::LIMITS;
+    use crate::test_application::{LIMITS, get};
 
     #[test]
     fn the_worker_with_the_fewest_connections_is_next() {
@@ -236,5 +239,17 @@ mod tests {
         open.remove(1);
         assert_eq!((shared.next_worker(), shared.excess()), (Some(1), 0));
         assert!(!shared.accepts_none());
+    }
+
+    #[test]
+    fn a_connection_that_is_adopted_has_the_address_of_its_peer() {
+        let server = Handle::new(1, LIMITS).unwrap();
+        let (_, mut workers) = server.start(Arc::new(()), Vec::<TcpListener>::new()).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        client.write_all(get("/away").as_bytes()).unwrap();
+        server.adopt(listener.accept().unwrap().0.into());
+        let request = workers[0].recv().unwrap();
+        assert_eq!(request.remote_addr(), Some(&client.local_addr().unwrap()));
     }
 }

@@ -154,3 +154,68 @@ impl Connection {
         Ok(Transition(lingering, Next::Epoll(events)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    use super::super::Event;
+    use super::super::tests::Pair;
+    use super::*;
+    use crate::response::SharedContent;
+    use crate::shared::Phase;
+    use crate::test_application::{Client, LONG, describe, get};
+
+    #[test]
+    fn long_content_is_sent_when_its_turn_comes() {
+        let mut pair = Pair::in_state("current");
+        pair.begin(20);
+        assert_eq!(pair.client.received(), ["200 current"]);
+        assert_eq!(pair.handle(Event::Socket), Next::Queue);
+        let mut received = [0; 1_000];
+        assert!(rustix::io::read(&pair.client.0, &mut received).is_err(), "nothing is sent yet");
+        assert_eq!(pair.handle(Event::Turn), Next::Epoll(EventFlags::OUT));
+        assert_eq!(rustix::io::read(&pair.client.0, &mut received), Ok(1_000));
+        assert_eq!(pair.deadline(Phase::Serving), Some(50), "the client has read some");
+    }
+
+    #[test]
+    fn a_client_that_does_not_read_is_closed_when_its_responses_take_too_much() {
+        for (others_bytes, expected) in [(0, Next::Epoll(EventFlags::OUT)), (9_900, Next::Close)] {
+            let mut pair = Pair::new();
+            let _others = pair.others(others_bytes);
+            assert_eq!(pair.send(1, &get("/more-lines").repeat(90)), expected);
+        }
+    }
+
+    #[test]
+    fn a_client_that_reads_what_is_old_is_closed_when_memory_is_short() {
+        for (others_bytes, deadline, next) in [
+            (20_000_000, 10, Next::Close),
+            // two versions of a long content may be read to their end
+            (LONG, 40, Next::Epoll(EventFlags::OUT)),
+        ] {
+            let mut pair = Pair::in_state("current");
+            pair.application.current = SharedContent::new(*b"new");
+            pair.pass.shared.read_bytes.fetch_add(others_bytes, Relaxed);
+            assert_eq!(pair.deadline(Phase::Serving), Some(deadline));
+            assert_eq!(pair.handle(Event::Overdue), next);
+            let is_noted = pair.application.notes.closed() == [Closing::OldContent];
+            assert_eq!(is_noted, next == Next::Close);
+        }
+    }
+
+    /// A socket of this type keeps what was sent at a time apart.
+    #[test]
+    fn responses_to_pipelined_requests_are_sent_together() {
+        let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::NONBLOCK);
+        let (client, socket) = socketpair(AddressFamily::UNIX, kind, flags, None).unwrap();
+        let mut pair = Pair::of((Client(client.into()), socket));
+        pair.send(1, &get("/a").repeat(10));
+        let mut buffer = [0; 8 * 1024];
+        let length = rustix::io::read(&pair.client.0, &mut buffer).unwrap();
+        assert_eq!(describe(&buffer[..length]), ["200 /a"; 10]);
+    }
+}
