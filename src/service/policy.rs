@@ -81,6 +81,7 @@ impl Policy for Service {
         let message = match status.0 {
             413 => format!("{message}; --max-body sets it").into(),
             500 => FAILED.into(),
+            503 => "the service is overloaded, try again later".into(),
             _ => message,
         };
         self.finish_refusal(head, arrival, Response::error(status, message))

@@ -14,8 +14,8 @@ use super::protocol_error::{FIELD_LINES_MAX, ProtocolError};
 use super::syntax::{Host, is_field, join, members, parse_digits, split_absolute_form};
 
 const REQUEST_LINE: ProtocolError = ProtocolError::malformed(
-    "the request line has to be method, target and HTTP/1.1, with one space between; a space in a \
-     name is %20",
+    "the request line has to be method, target and HTTP/1.1, with one space between; a space in the \
+     target is %20",
 );
 
 const NOT_UTF_8: ProtocolError = ProtocolError::malformed(

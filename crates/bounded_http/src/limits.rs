@@ -270,18 +270,18 @@ mod tests {
     #[test]
     fn the_limit_is_the_lowest_of_the_group_and_those_above_it() {
         let root =
-            std::env::temp_dir().join(format!("colors-control-groups-{}", std::process::id()));
-        let directory = root.join("system.slice/colors.service");
+            std::env::temp_dir().join(format!("bounded-http-control-groups-{}", std::process::id()));
+        let directory = root.join("system.slice/web.service");
         fs::create_dir_all(&directory).unwrap();
         let check = |groups: &str, expected| {
             assert_eq!(lowest_limit(&root, groups), expected, "{groups:?}")
         };
-        let groups = "1:memory:/other\n0::/system.slice/colors.service\n";
+        let groups = "1:memory:/other\n0::/system.slice/web.service\n";
         check(groups, None);
         for (file, text, expected) in [
-            ("system.slice/colors.service/memory.max", "max\n", None),
+            ("system.slice/web.service/memory.max", "max\n", None),
             ("system.slice/memory.max", "50331648\n", Some(50_331_648)),
-            ("system.slice/colors.service/memory.max", "33554432\n", Some(33_554_432)),
+            ("system.slice/web.service/memory.max", "33554432\n", Some(33_554_432)),
             // In a container, the process's own group is the root.
             ("memory.max", "1048576\n", Some(1_048_576)),
         ] {

@@ -113,7 +113,7 @@ impl Output {
     pub(super) fn memory(&self) -> usize {
         let Self { buffer, content, sent: _, reading: _ } = self;
         let own = match content {
-            Content::Own(json) => json.capacity(),
+            Content::Own(bytes) => bytes.capacity(),
             Content::None | Content::Shared(_) | Content::Short(_) => 0,
         };
         if buffer.is_empty() { 0 } else { buffer.capacity() + own }
@@ -192,9 +192,9 @@ mod tests {
     fn all_of_it_arrives_once_however_often_the_reader_makes_room() {
         let (ours, mut theirs) = UnixStream::pair().expect("a pair of sockets");
         theirs.set_nonblocking(true).expect("it is ours");
-        let json: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_le_bytes).collect();
+        let content: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_le_bytes).collect();
         let mut output = Output::default();
-        output.append(Response::from_data(json.clone()), false, DATE, CLOSE);
+        output.append(Response::from_data(content.clone()), false, DATE, CLOSE);
         assert!(!output.has_room());
         let (mut rounds, mut received) = (0, Vec::new());
         while output.flush(&ours).expect("the reader is there") != Sent::All {
@@ -207,8 +207,8 @@ mod tests {
         drop(ours);
         theirs.read_to_end(&mut received).expect("the rest is there");
         assert!(rounds > 1, "the socket took all at once");
-        let head = received.len() - json.len();
-        assert!(received[head..] == json && received[..head].ends_with(b"\r\n\r\n"));
+        let head = received.len() - content.len();
+        assert!(received[head..] == content && received[..head].ends_with(b"\r\n\r\n"));
     }
 
     /// It would be taken for the begin of the next response.

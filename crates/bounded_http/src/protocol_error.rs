@@ -57,7 +57,7 @@ impl ProtocolError {
         Self::Refused(StatusCode(408), "the request did not arrive in time");
     /// When memory is used up, or when a request stalls above the connection limit.
     pub(super) const OVERLOADED: Self =
-        Self::Refused(StatusCode(503), "the service is overloaded, try again later");
+        Self::Refused(StatusCode(503), "the server is overloaded, try again later");
     /// When Expect asks for anything but 100-continue, with HTTP/1.1 (RFC 9110 §10.1.1).
     pub(super) const EXPECTATION: Self =
         Self::Refused(StatusCode(417), "the only expectation supported is \"100-continue\"");

@@ -214,7 +214,7 @@ impl Drop for Request {
         let Some(slot) = self.slot.as_ref().filter(|slot| !slot.is_closed()) else { return };
         let Some(policy) = slot.quota.shared.policy() else { return };
         let arrival = slot.arrival(self.received_at);
-        let message = "the service failed on this request".into();
+        let message = "the server failed on this request".into();
         let head = Some(&self.head);
         // A panic may have dropped the request: a second one would end the process.
         let refuse = || policy.refuse(head, arrival, StatusCode(500), message);
