@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::mem::take;
 
-use bounded_http::{Content, push};
+use bounded_http::Content;
 use serde_json::json;
 use tiny_http::StatusCode;
 
@@ -120,25 +120,19 @@ impl Response {
         let content = take(&mut self.content);
         let has_content = !matches!(self.status, StatusCode(204 | 304));
         let mut sent = bounded_http::Response::new(self.status, content);
-        self.write_lines(sent.lines_mut(), has_content, common);
-        if self.closes { sent.closing() } else { sent }
-    }
-
-    /// Appends the fields, each after the CR LF that ends the line before.
-    fn write_lines(&self, out: &mut Vec<u8>, has_content: bool, common: &CommonFields<'_>) {
         let cache_control = match (self.challenge, common.is_private) {
             (Some(_), _) => "\r\nCache-Control: no-store",
             (None, true) => "\r\nCache-Control: private, no-cache",
             (None, false) => "\r\nCache-Control: no-cache",
         };
-        push(out, [cache_control, PROTECTION_FIELDS]);
+        sent.add_field_lines([cache_control, PROTECTION_FIELDS]);
         if has_content {
-            push(out, [self.media_type.line()]);
+            sent.add_field_lines([self.media_type.line()]);
         }
         if let Some(tag) = self.tag {
-            push(out, ["\r\nETag: \""]);
-            out.extend_from_slice(tag.digits());
-            push(out, ["\""]);
+            sent.add_field_lines(["\r\nETag: \""]);
+            sent.add_field_lines([tag.digits()]);
+            sent.add_field_lines(["\""]);
         }
         let varies_by_prefer = self.applied_wait.is_some();
         if self.varies_by_accept || common.varies_by_origin || varies_by_prefer {
@@ -148,21 +142,22 @@ impl Response {
                 (varies_by_prefer, "Prefer"),
             ];
             let names = all.iter().filter(|(varies, _)| *varies).map(|(_, name)| *name);
-            push(out, ["\r\nVary: ", &names.collect::<Vec<_>>().join(", ")]);
+            sent.add_field_lines(["\r\nVary: ", &names.collect::<Vec<_>>().join(", ")]);
         }
         if let Some(seconds) = self.applied_wait {
             let mut digits = itoa::Buffer::new();
-            push(out, ["\r\nPreference-Applied: wait=", digits.format(seconds)]);
+            sent.add_field_lines(["\r\nPreference-Applied: wait=", digits.format(seconds)]);
         }
         if let Some(challenge) = self.challenge {
-            push(out, ["\r\nWWW-Authenticate: ", challenge.field_value()]);
+            sent.add_field_lines(["\r\nWWW-Authenticate: ", challenge.field_value()]);
         }
         for (name, value) in &self.fields {
-            push(out, ["\r\n", name, ": ", value]);
+            sent.add_field_lines(["\r\n", name, ": ", value]);
         }
         if let Some(origin) = common.allowed_origin {
-            push(out, ["\r\nAccess-Control-Allow-Origin: ", origin, EXPOSED_FIELDS]);
+            sent.add_field_lines(["\r\nAccess-Control-Allow-Origin: ", origin, EXPOSED_FIELDS]);
         }
+        if self.closes { sent.closing() } else { sent }
     }
 }
 
@@ -200,23 +195,21 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(response: &Response, expected: &str) {
-        let mut lines = Vec::new();
-        let has_content = !matches!(response.content, Content::None);
-        response.write_lines(&mut lines, has_content, &CommonFields::default());
-        assert_eq!(String::from_utf8(lines).unwrap(), expected);
+    fn check(response: Response, expected: &str) {
+        let sent = response.into_sent(&CommonFields::default());
+        assert_eq!(str::from_utf8(sent.field_lines()).unwrap(), expected);
     }
 
     #[test]
     fn a_response_carries_the_common_fields() {
         check(
-            &Response::new(StatusCode(404), Content::Own(b"{\"error\":true}\n".to_vec())),
+            Response::new(StatusCode(404), Content::Own(b"{\"error\":true}\n".to_vec())),
             "\r\nCache-Control: no-cache\r\nX-Content-Type-Options: nosniff\r\n\
              Cross-Origin-Resource-Policy: same-origin\r\nX-Frame-Options: DENY\r\n\
              Content-Type: application/json",
         );
         check(
-            &Response {
+            Response {
                 fields: vec![("Allow", "GET".into())],
                 ..Response::new(StatusCode(204), Content::None)
             },

@@ -91,7 +91,7 @@ pub use parser::Parser;
 pub use policy::{Arrival, Closing, Policy};
 pub use protocol_error::ProtocolError;
 pub use request::{Reason, Request, respond_all};
-pub use response::{Content, Response, ResponseBox, SharedContent, push};
+pub use response::{Content, Response, ResponseBox, SharedContent};
 pub use server::Server;
 pub use shared::{Handle, Phase};
 pub use tiny_http::{Header, HeaderField, Method, StatusCode};

@@ -269,8 +269,8 @@ mod tests {
 
     #[test]
     fn the_limit_is_the_lowest_of_the_group_and_those_above_it() {
-        let root =
-            std::env::temp_dir().join(format!("bounded-http-control-groups-{}", std::process::id()));
+        let root = std::env::temp_dir()
+            .join(format!("bounded-http-control-groups-{}", std::process::id()));
         let directory = root.join("system.slice/web.service");
         fs::create_dir_all(&directory).unwrap();
         let check = |groups: &str, expected| {

@@ -9,7 +9,7 @@ use std::time::Instant;
 use tiny_http::StatusCode;
 
 use super::head::Head;
-use super::response::{Content, Response, push};
+use super::response::{Content, Response};
 
 /// Where and when a request has arrived.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +68,7 @@ pub trait Policy: Send + Sync {
         message: Cow<'static, str>,
     ) -> Response {
         let mut response = Response::new(status, Content::Own(message.into_owned().into_bytes()));
-        push(response.lines_mut(), ["\r\nContent-Type: text/plain; charset=utf-8"]);
+        response.add_field_lines(["\r\nContent-Type: text/plain; charset=utf-8"]);
         response
     }
 

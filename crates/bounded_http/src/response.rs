@@ -107,7 +107,7 @@ impl Response {
     /// A 200 with this text, as in tiny_http.
     pub fn from_string(text: impl Into<String>) -> Self {
         let mut response = Self::from_data(text.into());
-        push(&mut response.lines, ["\r\nContent-Type: text/plain; charset=UTF-8"]);
+        response.add_field_lines(["\r\nContent-Type: text/plain; charset=UTF-8"]);
         response
     }
 
@@ -138,7 +138,7 @@ impl Response {
             let others = lines.filter(|line| !is_line_of(line, "Content-Type"));
             self.lines = others.collect::<Vec<_>>().join(&b'\r');
         }
-        push(&mut self.lines, ["\r\n", name, ": ", value]);
+        self.add_field_lines(["\r\n", name, ": ", value]);
         self
     }
 
@@ -165,9 +165,17 @@ impl Response {
         self.is_last
     }
 
-    /// Where field lines may be appended, each after the CR LF that ends the line before.
-    pub fn lines_mut(&mut self) -> &mut Vec<u8> {
-        &mut self.lines
+    /// Adds field lines as they are sent, in parts: each line begins with CR LF, and has none at
+    /// its end. Nothing is checked. For fields whose lines are known when the program is compiled;
+    /// others are for [`Response::with_header`].
+    #[inline(always)]
+    pub fn add_field_lines<const COUNT: usize>(&mut self, parts: [impl AsRef<[u8]>; COUNT]) {
+        parts.iter().for_each(|part| self.lines.extend_from_slice(part.as_ref()));
+    }
+
+    /// The field lines so far, each after the CR LF that ends the line before.
+    pub fn field_lines(&self) -> &[u8] {
+        &self.lines
     }
 
     /// The content, once the head is written.
@@ -215,7 +223,7 @@ pub(super) fn keep_alive(seconds: u64) -> String {
 
 /// Appends texts. Inlined, so that a literal is copied without a call.
 #[inline(always)]
-pub fn push<const COUNT: usize>(out: &mut Vec<u8>, parts: [&str; COUNT]) {
+fn push<const COUNT: usize>(out: &mut Vec<u8>, parts: [&str; COUNT]) {
     for part in parts {
         out.extend_from_slice(part.as_bytes());
     }
@@ -238,7 +246,7 @@ mod tests {
     fn a_head_has_the_fields_of_the_response_among_those_of_the_server() {
         let content = Content::Own(b"none\n".to_vec());
         let mut response = Response::new(StatusCode(404), content);
-        push(response.lines_mut(), ["\r\nAllow: GET", "\r\nVary: Accept"]);
+        response.add_field_lines(["\r\nAllow: GET", "\r\nVary: Accept"]);
         check(
             &response,
             &keep_alive(75),
