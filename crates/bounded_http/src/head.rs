@@ -109,12 +109,12 @@ impl Head {
     }
 
     /// Bytes of memory that the head counts for.
-    pub fn memory(&self) -> usize {
+    pub(super) fn memory(&self) -> usize {
         self.bytes.len()
     }
 
     /// Frees the memory of the field lines, which [`Head::fields`] then no longer has.
-    pub fn drop_fields(&mut self) {
+    pub(super) fn drop_fields(&mut self) {
         let host = self.host().unwrap_or_default();
         let kept = [host, self.target()].concat();
         self.target = host.len()..kept.len();

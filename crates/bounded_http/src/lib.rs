@@ -87,8 +87,11 @@ pub use head::Head;
 pub use limits::{
     Limits, buffers_max, connections_max, control_group_limit, raise_descriptor_limit,
 };
+// Not for applications, and may change: for fuzzing, and for tests that need a `Head`.
+#[doc(hidden)]
 pub use parser::Parser;
 pub use policy::{Arrival, Closing, Policy};
+#[doc(hidden)]
 pub use protocol_error::ProtocolError;
 pub use request::{Reason, Request, respond_all};
 pub use response::{Content, Response, ResponseBox, SharedContent};

@@ -16,8 +16,7 @@ const EMPTY_LINES_MAX: usize = 100;
 /// Capacity, in bytes, to which the buffer shrinks once its bytes are parsed, if the rest fits.
 const KEEP_BYTES_MAX: usize = 1024;
 
-/// Makes requests of the bytes of one connection. The server has one for each; it is public for
-/// those who test or fuzz what they do with heads.
+/// Makes requests of the bytes of one connection.
 #[derive(Default)]
 pub struct Parser {
     /// Bytes received. Those before `start` are parsed, and removed later.
@@ -68,7 +67,7 @@ impl Parser {
     }
 
     /// Bytes of memory that count for the parser: its buffer, and the request that is not whole.
-    pub fn memory(&self) -> usize {
+    pub(super) fn memory(&self) -> usize {
         // Names all fields, so that no new one that has a buffer is forgotten.
         let Self { received, start: _, searched: _, empty_lines: _, is_unix: _, incoming } = self;
         let request = incoming
@@ -78,7 +77,7 @@ impl Parser {
     }
 
     /// The head of the request of which not all content has arrived. Once for each request.
-    pub fn new_head(&mut self) -> Option<&Head> {
+    pub(super) fn new_head(&mut self) -> Option<&Head> {
         let incoming = self.incoming.as_mut()?;
         take(&mut incoming.is_new).then_some(&incoming.head)
     }
@@ -140,7 +139,7 @@ impl Parser {
 
     /// Whether to send `100 Continue` now. True at most once for each request: when its client
     /// waits for that before it sends the content.
-    pub fn take_expectation(&mut self) -> bool {
+    pub(super) fn take_expectation(&mut self) -> bool {
         let expects_continue =
             self.incoming.as_mut().is_some_and(|incoming| take(&mut incoming.expects_continue));
         // RFC 9110 §10.1.1: a 100 may be left out when some of the content has arrived already.

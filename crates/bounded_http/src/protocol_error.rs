@@ -50,7 +50,7 @@ impl ProtocolError {
         "the chunked content does not decode, or its extensions, trailers and zeros are too long",
     );
     /// When the client ends its side of the connection in the middle of a request (RFC 9112 §8).
-    pub const UNEXPECTED_EOF: Self =
+    pub(super) const UNEXPECTED_EOF: Self =
         Self::malformed("the connection ended in the middle of the request");
     /// When the rest of a request does not arrive in time.
     pub(super) const TIMED_OUT: Self =
@@ -83,7 +83,7 @@ impl ProtocolError {
     }
 
     /// The status of the response that refuses it.
-    pub fn status(self) -> StatusCode {
+    pub(super) fn status(self) -> StatusCode {
         match self {
             Self::Refused(status, _) => status,
             Self::ContentTooLarge(_) => StatusCode(413),
