@@ -281,11 +281,11 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     source.lock()?;
     let workers = options.worker_count();
     let memory_limit = bounded_http::control_group_limit();
-    let buffers_max = bounded_http::buffers_max(memory_limit);
+    let buffers_max = bounded_http::buffers_within(memory_limit);
     let descriptors = bounded_http::raise_descriptor_limit();
     let listeners = if is_activated { inherited } else { listen_all(options)? };
     let connections_max =
-        bounded_http::connections_max(descriptors, memory_limit, listeners.len(), workers)
+        bounded_http::connections_within(descriptors, memory_limit, listeners.len(), workers)
             .map_err(Failure::System)?;
     let endpoints: Vec<_> = listeners.iter().map(|listener| listener.endpoint.clone()).collect();
     // One thread for answers that take long, one for the follower, and those of the storage.

@@ -15,9 +15,9 @@ use crate::http::METHODS;
 pub(crate) fn label(reason: Closing) -> &'static str {
     match reason {
         Closing::Idle => "idle",
-        Closing::Request => "request",
+        Closing::RequestTimeout => "request",
         Closing::Unread => "unread",
-        Closing::OldContent => "old_list",
+        Closing::OrphanedContent => "old_list",
         Closing::NoRoom => "no_room",
     }
 }

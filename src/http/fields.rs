@@ -5,7 +5,7 @@ use tiny_http::Method;
 
 use super::request::{Credentials, RequestFields, is_safe};
 use crate::conditions::Conditions;
-use bounded_http::syntax::{is_field, join, members};
+use bounded_http::syntax::{append_value, is_field, members};
 
 /// Longest wait for a change, in seconds. A client that asks for more gets its answer after this
 /// time, and can ask again.
@@ -37,18 +37,18 @@ impl KnownLines {
         let has_other =
             |known: &[u8]| members(value).any(|member| !member.eq_ignore_ascii_case(known));
         match name {
-            _ if is("If-Match") => join(&mut self.if_match, value),
-            _ if is("If-None-Match") => join(&mut self.if_none_match, value),
-            _ if is("Origin") => join(&mut self.found().origin, value),
-            _ if is("Sec-Fetch-Site") => join(&mut self.found().sec_fetch_site, value),
+            _ if is("If-Match") => append_value(&mut self.if_match, value),
+            _ if is("If-None-Match") => append_value(&mut self.if_none_match, value),
+            _ if is("Origin") => append_value(&mut self.found().origin, value),
+            _ if is("Sec-Fetch-Site") => append_value(&mut self.found().sec_fetch_site, value),
             _ if is("Access-Control-Request-Method") => {
-                join(&mut self.found().preflight_method, value)
+                append_value(&mut self.found().preflight_method, value)
             }
             _ if is("Access-Control-Request-Headers") => {
-                join(&mut self.found().preflight_fields, value)
+                append_value(&mut self.found().preflight_fields, value)
             }
             _ if is("Content-Encoding") && has_other(b"identity") => {
-                join(&mut self.found().content_coding, value);
+                append_value(&mut self.found().content_coding, value);
             }
             // A shortcut: nearly all clients but browsers send `*/*`.
             _ if is("Accept") && value != b"*/*" && asks_for_html(value) => {

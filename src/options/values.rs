@@ -10,7 +10,7 @@ use std::time::Duration;
 use ureq::http::Uri;
 use ureq::http::uri::Authority;
 
-use bounded_http::syntax::Host;
+use bounded_http::syntax::is_host;
 
 /// Longest path of a unix socket: `sun_path` has 108 bytes with the NUL at the end (unix(7)).
 const UNIX_PATH_BYTES_MAX: usize = 107;
@@ -134,8 +134,8 @@ impl fmt::Display for EtcdPlace {
 
 /// Parses a member of etcd, which is a host, perhaps with a port.
 fn parse_member(text: &str) -> Option<String> {
-    Host::parse(text.as_bytes())?;
-    with_port(&text.parse().ok()?, 2379)
+    let authority = text.parse().ok().filter(|_| is_host(text))?;
+    with_port(&authority, 2379)
 }
 
 /// Gives host and port. `None` if the port is none.
@@ -224,10 +224,6 @@ pub(super) fn parse_origin(text: &str) -> Result<String, String> {
     let fix = "give scheme, host and, unless it is the scheme's own, port, as a browser does: \
                lower case and without a path, as in https://example.org or tauri://localhost";
     is_valid.then(|| text.to_owned()).ok_or_else(|| fix.to_owned())
-}
-
-fn is_host(text: &str) -> bool {
-    Host::parse(text.as_bytes()).is_some()
 }
 
 /// Whether this is a scheme (RFC 3986 §3.1) in lower case.

@@ -62,7 +62,7 @@ impl Service {
 }
 
 impl Policy for Service {
-    fn admit(&self, head: &Head, arrival: Arrival) -> Result<(), bounded_http::Response> {
+    fn check_head(&self, head: &Head, arrival: Arrival) -> Result<(), bounded_http::Response> {
         let fields = RequestFields::read(head);
         let request = Request::new(head, fields.as_deref(), &[], arrival.listener);
         match Self::admit(self, &request) {
@@ -92,7 +92,7 @@ impl Policy for Service {
         log::debug!("closed {}: {}", access_log::client(arrival.peer, None), label(reason));
     }
 
-    fn trouble(&self, what: fmt::Arguments<'_>) {
+    fn warn(&self, what: fmt::Arguments<'_>) {
         logging::CONNECTIONS.log(what);
     }
 }

@@ -264,7 +264,7 @@ fn bad_request(error: impl Display) -> Response {
 
 fn content_of(color: &Color) -> Content {
     match &color.json {
-        ColorJson::Short(json) => Content::Short(Arc::clone(json)),
+        ColorJson::Short(json) => Content::Copied(Arc::clone(json)),
         ColorJson::Long(json) => json.content(),
     }
 }

@@ -84,7 +84,7 @@ impl<L: AsFd> Acceptor<L> {
                     ErrorKind::ConnectionAborted | ErrorKind::Interrupted => {}
                     _ => {
                         tell(|| {
-                            self.policy.trouble(format_args!(
+                            self.policy.warn(format_args!(
                                 "cannot accept connections for the moment: {error}"
                             ));
                         });
@@ -172,7 +172,7 @@ mod tests {
     struct Troubles(AtomicUsize);
 
     impl Policy for Troubles {
-        fn trouble(&self, _: fmt::Arguments<'_>) {
+        fn warn(&self, _: fmt::Arguments<'_>) {
             self.0.fetch_add(1, Relaxed);
             panic!("on purpose")
         }

@@ -180,7 +180,7 @@ impl Connection {
             (State::Receiving { since }, Event::Socket) => self.receive_requests(since, pass),
             (State::Receiving { since }, Event::Turn) => self.first_request(since, pass),
             (State::Receiving { .. }, Event::Overdue) if !self.parser.is_idle() => {
-                self.note(Closing::Request, pass);
+                self.note(Closing::RequestTimeout, pass);
                 self.refuse_with(None, ProtocolError::TIMED_OUT, pass)
             }
             (State::Receiving { .. }, Event::Overdue) => Ok(self.close(Closing::Idle, pass)),
@@ -221,7 +221,7 @@ impl Connection {
                 self.continue_sending(then, since, None, pass)
             }
             (State::Sending { .. }, Event::Overdue) if self.is_reading_overdue(pass.now) => {
-                Ok(self.close(Closing::OldContent, pass))
+                Ok(self.close(Closing::OrphanedContent, pass))
             }
             (State::Sending { then, since }, Event::Overdue) => {
                 let time = pass.shared.limits.request_timeout;

@@ -154,11 +154,11 @@ fn every_state_has_a_deadline_in_every_phase_but_while_somebody_has_the_request(
 
 #[test]
 fn what_comes_besides_bytes_is_told_and_noted_by_the_state() {
-    use Closing::{Idle, NoRoom, Request, Unread};
+    use Closing::{Idle, NoRoom, RequestTimeout, Unread};
     for (name, event, next, response, noted) in [
         ("new", Event::Overdue, Next::Close, None, Some(Idle)),
         ("new", Event::Evicted, Next::Close, None, Some(NoRoom)),
-        ("reading", Event::Overdue, READ, Some("408 refused close"), Some(Request)),
+        ("reading", Event::Overdue, READ, Some("408 refused close"), Some(RequestTimeout)),
         ("reading", Event::Evicted, Next::Close, Some("503 refused close"), Some(NoRoom)),
         ("idle", Event::Overdue, Next::Close, Some("200 /idle"), Some(Idle)),
         ("idle", Event::Evicted, Next::Close, Some("200 /idle"), Some(NoRoom)),

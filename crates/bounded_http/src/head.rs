@@ -11,7 +11,7 @@ use tiny_http::Method;
 use super::buffer;
 use super::chunked::ChunkedDecoder;
 use super::protocol_error::{FIELD_LINES_MAX, ProtocolError};
-use super::syntax::{Host, is_field, join, members, parse_digits, split_absolute_form};
+use super::syntax::{Host, append_value, is_field, members, parse_digits, split_absolute_form};
 
 const REQUEST_LINE: ProtocolError = ProtocolError::malformed(
     "the request line has to be method, target and HTTP/1.1, with one space between; a space in the \
@@ -289,7 +289,7 @@ impl<'a> FieldLines<'a> {
             _ if is("Content-Length") => {
                 once(&mut self.content_length, value, ProtocolError::CONTENT_LENGTH)?
             }
-            _ if is("Transfer-Encoding") => join(&mut self.transfer_encoding, value),
+            _ if is("Transfer-Encoding") => append_value(&mut self.transfer_encoding, value),
             _ if is("Connection") => {
                 self.close |= has(b"close");
                 self.keep_alive |= has(b"keep-alive");

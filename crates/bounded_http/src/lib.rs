@@ -85,7 +85,7 @@ mod worker;
 pub use accept::Acceptor;
 pub use head::Head;
 pub use limits::{
-    Limits, buffers_max, connections_max, control_group_limit, raise_descriptor_limit,
+    Limits, buffers_within, connections_within, control_group_limit, raise_descriptor_limit,
 };
 // Not for applications, and may change: for fuzzing, and for tests that need a `Head`.
 #[doc(hidden)]

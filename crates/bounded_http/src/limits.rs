@@ -13,11 +13,11 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use super::response::SharedContent;
 use super::shared::Shared;
 
-/// Greatest value of [`buffers_max`]: 512 requests of 64 KiB that are arriving. A whole request
+/// Greatest value of [`buffers_within`]: 512 requests of 64 KiB that are arriving. A whole request
 /// with content may count for more: [`Limits::content_factor`].
 const BUFFERS_MAX: usize = 32 * 1024 * 1024;
 
-/// Least value of [`buffers_max`], for a small limit of the control group: 32 requests of 64 KiB
+/// Least value of [`buffers_within`], for a small limit of the control group: 32 requests of 64 KiB
 /// that are arriving.
 const BUFFERS_MIN: usize = 2 * 1024 * 1024;
 
@@ -47,7 +47,7 @@ const SPARE_CONNECTIONS_MAX: usize = 64;
 /// from 2 MiB to 32 MiB, which is also the value for `None`. Shared contents that clients read come
 /// on top, with up to twice as much. The rest is for the application, the allocator and the kernel's
 /// buffers.
-pub fn buffers_max(limit: Option<usize>) -> usize {
+pub fn buffers_within(limit: Option<usize>) -> usize {
     limit.map_or(BUFFERS_MAX, |limit| (limit / 16).clamp(BUFFERS_MIN, BUFFERS_MAX))
 }
 
@@ -70,7 +70,7 @@ pub fn raise_descriptor_limit() -> usize {
 /// less some above the limit, and as there is memory for, with 64 KiB for each. At least 1 and at
 /// most 8,192. Fails if fewer than two descriptors are left: one for a connection,
 /// and one for a connection above the limit.
-pub fn connections_max(
+pub fn connections_within(
     descriptors: usize,
     memory: Option<usize>,
     listeners: usize,
@@ -208,7 +208,7 @@ impl Reading {
     /// When the client has to have all of it. `None` while others refer to it, or while there is
     /// memory enough.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        if !self.content.is_old(REFERENCES) {
+        if !self.content.is_orphaned(REFERENCES) {
             return None;
         }
         Some(self.begun + self.shared.reading_time(self.content.bytes().len())?)
@@ -263,7 +263,7 @@ mod tests {
             (Some(mib(1)), 2),
             (Some(0), 2),
         ] {
-            assert_eq!(buffers_max(limit), mib(expected), "{limit:?}");
+            assert_eq!(buffers_within(limit), mib(expected), "{limit:?}");
         }
     }
 

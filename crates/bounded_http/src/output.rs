@@ -114,7 +114,7 @@ impl Output {
         let Self { buffer, content, sent: _, reading: _ } = self;
         let own = match content {
             Content::Own(bytes) => bytes.capacity(),
-            Content::None | Content::Shared(_) | Content::Short(_) => 0,
+            Content::None | Content::Shared(_) | Content::Copied(_) => 0,
         };
         if buffer.is_empty() { 0 } else { buffer.capacity() + own }
     }

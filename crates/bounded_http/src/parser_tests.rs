@@ -231,7 +231,7 @@ fn malformed_lines_are_refused() {
     let line = || {
         Err(ProtocolError::malformed(
             "the request line has to be method, target and HTTP/1.1, with one space between; a \
-             space in a name is %20",
+             space in the target is %20",
         ))
     };
     check("\r\n".repeat(EMPTY_LINES_MAX + 1), line());

@@ -32,12 +32,12 @@ pub enum Closing {
     /// Its next request did not begin within the keep-alive time, or its first one in time.
     Idle,
     /// A request did not arrive as a whole in time.
-    Request,
+    RequestTimeout,
     /// The client did not read a response in time.
     Unread,
     /// It was still being sent a content that nothing else refers to any more, when these took too
     /// much memory.
-    OldContent,
+    OrphanedContent,
     /// The limit of connections or that of memory was reached, or epoll did not take the socket.
     NoRoom,
 }
@@ -45,7 +45,7 @@ pub enum Closing {
 impl Closing {
     /// All of them, in the order of their numbers.
     pub const ALL: [Self; Self::NoRoom as usize + 1] =
-        [Self::Idle, Self::Request, Self::Unread, Self::OldContent, Self::NoRoom];
+        [Self::Idle, Self::RequestTimeout, Self::Unread, Self::OrphanedContent, Self::NoRoom];
 }
 
 /// The application, as far as the server asks it. The server calls it on the threads of workers,
@@ -54,7 +54,7 @@ impl Closing {
 pub trait Policy: Send + Sync {
     /// Looks at the head of a request whose content has not arrived, or for which there is no
     /// memory. If this fails, the response is sent, and the content is not read.
-    fn admit(&self, _head: &Head, _arrival: Arrival) -> Result<(), Response> {
+    fn check_head(&self, _head: &Head, _arrival: Arrival) -> Result<(), Response> {
         Ok(())
     }
 
@@ -76,7 +76,7 @@ pub trait Policy: Send + Sync {
     fn closed(&self, _arrival: Arrival, _reason: Closing) {}
 
     /// The system has refused something. Many such calls may come in a row.
-    fn trouble(&self, what: fmt::Arguments<'_>) {
+    fn warn(&self, what: fmt::Arguments<'_>) {
         log::warn!("{what}");
     }
 }

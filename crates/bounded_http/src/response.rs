@@ -35,7 +35,7 @@ pub enum Content {
     /// Sent without a copy if it is long.
     Shared(SharedContent),
     /// Copied when it is sent: it is to be short.
-    Short(Arc<[u8]>),
+    Copied(Arc<[u8]>),
 }
 
 impl Content {
@@ -45,7 +45,7 @@ impl Content {
             Self::None => &[],
             Self::Own(bytes) => bytes,
             Self::Shared(shared) => shared.bytes(),
-            Self::Short(bytes) => bytes,
+            Self::Copied(bytes) => bytes,
         }
     }
 }
@@ -85,7 +85,7 @@ impl SharedContent {
 
     /// Whether only clients that have a part of it refer to it. `references`: how many references
     /// each of them has. True too early, at worst, while another thread takes or drops a reference.
-    pub(super) fn is_old(&self, references: usize) -> bool {
+    pub(super) fn is_orphaned(&self, references: usize) -> bool {
         Arc::strong_count(&self.0) <= references * self.0.readers.load(Relaxed)
     }
 }

@@ -10,7 +10,7 @@ use std::thread;
 
 use socket2::SockRef;
 
-use crate::limits::{Limits, connections_max, control_group_limit, raise_descriptor_limit};
+use crate::limits::{Limits, connections_within, control_group_limit, raise_descriptor_limit};
 use crate::request::Request;
 use crate::shared::Handle;
 use crate::worker::Worker;
@@ -32,7 +32,7 @@ impl Server {
 
     /// The server of a socket that listens already. `limits`: `None` for the default ones. There
     /// are no more connections than the process may have, for which its limit of descriptors is
-    /// raised ([`connections_max`]). Fails if the system refuses a thread, a descriptor or an
+    /// raised ([`connections_within`]). Fails if the system refuses a thread, a descriptor or an
     /// option of the socket.
     pub fn from_listener(
         listener: impl Into<TcpListener>,
@@ -40,7 +40,7 @@ impl Server {
     ) -> Result<Self, Box<dyn Error + Send + Sync>> {
         let listener = listener.into();
         let mut limits = limits.unwrap_or_default();
-        let most = connections_max(raise_descriptor_limit(), control_group_limit(), 1, 1)?;
+        let most = connections_within(raise_descriptor_limit(), control_group_limit(), 1, 1)?;
         limits.connections_max = limits.connections_max.min(most);
         let handle = Handle::new(1, limits)?;
         listener.set_nonblocking(true)?;

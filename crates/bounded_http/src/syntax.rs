@@ -44,7 +44,7 @@ pub fn is_field(name: &[u8], known: &str) -> bool {
 /// Sets a field, or appends the value of a further line after a comma (RFC 9110 §5.3). Each byte
 /// outside ASCII becomes a question mark, so that the text is no longer than the line: no value
 /// that anybody knows has such bytes.
-pub fn join(field: &mut Option<String>, value: &[u8]) {
+pub fn append_value(field: &mut Option<String>, value: &[u8]) {
     let ascii = value.iter().map(|byte| if byte.is_ascii() { char::from(*byte) } else { '?' });
     match field {
         Some(joined) => {
@@ -71,18 +71,18 @@ pub fn has_valid_escapes(text: &[u8]) -> bool {
 /// The value of Host, or the authority of a target: `uri-host [":" port]` (RFC 9110 §7.2). The host
 /// is not empty (RFC 9110 §4.2.1). All bytes are ASCII.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Host<'a> {
+pub(super) struct Host<'a> {
     pub(super) text: &'a [u8],
     /// Whether clients find the host by DNS, so that DNS rebinding can use it. They reach an IP
     /// address, `localhost` and the names below `localhost` (RFC 6761 §6.3) without DNS.
-    pub needs_dns: bool,
+    pub(super) needs_dns: bool,
 }
 
 const LOCALHOST: &[u8] = b"localhost";
 
 impl<'a> Host<'a> {
     /// Parses a value of Host. `None` if it is not of the form `host[:port]`.
-    pub fn parse(text: &'a [u8]) -> Option<Self> {
+    pub(super) fn parse(text: &'a [u8]) -> Option<Self> {
         let name = without_port(text);
         // A shortcut: most clients on this host send one of these.
         if name == LOCALHOST || name == b"127.0.0.1" {
@@ -95,6 +95,11 @@ impl<'a> Host<'a> {
         let needs_dns = !is_localhost(without_dot) && !is_address::<Ipv4Addr>(without_dot);
         is_reg_name(name).then_some(Self { text, needs_dns })
     }
+}
+
+/// Whether this is of the form `host[:port]`, as a value of Host has to be (RFC 9110 §7.2).
+pub fn is_host(text: &str) -> bool {
+    Host::parse(text.as_bytes()).is_some()
 }
 
 /// Whether `host`, which may have a port, has this name. Ignores case, and the dot of the DNS root
@@ -170,8 +175,8 @@ mod tests {
     #[test]
     fn a_field_takes_no_more_memory_than_its_line() {
         let mut field = None;
-        join(&mut field, &[0xff; 1000]);
-        join(&mut field, "\u{e9}".as_bytes());
+        append_value(&mut field, &[0xff; 1000]);
+        append_value(&mut field, "\u{e9}".as_bytes());
         assert_eq!(field, Some("?".repeat(1000) + ", ??"));
     }
 }

@@ -41,7 +41,7 @@ impl Notes {
 }
 
 impl Policy for Notes {
-    fn admit(&self, head: &Head, _: Arrival) -> Result<(), Response> {
+    fn check_head(&self, head: &Head, _: Arrival) -> Result<(), Response> {
         match head.target() {
             "/forbidden" => Err(Response::empty(403)),
             "/panic" => panic!("on purpose"),

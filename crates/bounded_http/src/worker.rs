@@ -370,7 +370,7 @@ impl Worker {
             entry.connection.note(Closing::NoRoom, pass);
             self.connections.remove(&id);
             tell(|| {
-                self.pass.policy.trouble(format_args!(
+                self.pass.policy.warn(format_args!(
                     "closed a connection: epoll does not take its socket: {error}"
                 ));
             });

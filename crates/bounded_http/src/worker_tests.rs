@@ -428,7 +428,7 @@ impl Policy for Panicking {
         panic!("on purpose")
     }
 
-    fn trouble(&self, _: fmt::Arguments<'_>) {
+    fn warn(&self, _: fmt::Arguments<'_>) {
         panic!("on purpose")
     }
 }

@@ -74,7 +74,7 @@ impl Connection {
         let memory = head.memory() + pass.shared.limits.content_factor * content.capacity();
         if self.slot.quota.would_exceed(memory + self.output.memory()) {
             // As for a request that comes in parts, the head decides first.
-            return match pass.policy.admit(&head, self.arrival()) {
+            return match pass.policy.check_head(&head, self.arrival()) {
                 Err(refusal) => self.refuse(head.is_head(), refusal, pass),
                 Ok(()) => self.refuse_for_memory(Some(&head), pass),
             };
@@ -96,7 +96,7 @@ impl Connection {
         // A refusal by the head comes first, however much of the content has arrived.
         let arrival = self.arrival();
         if let Some(head) = self.parser.new_head()
-            && let Err(refusal) = pass.policy.admit(head, arrival)
+            && let Err(refusal) = pass.policy.check_head(head, arrival)
         {
             let is_head = head.is_head();
             return self.refuse(is_head, refusal, pass);

@@ -202,7 +202,7 @@ mod tests {
             pair.pass.shared.read_bytes.fetch_add(others_bytes, Relaxed);
             assert_eq!(pair.deadline(Phase::Serving), Some(deadline));
             assert_eq!(pair.handle(Event::Overdue), next);
-            let is_noted = pair.application.notes.closed() == [Closing::OldContent];
+            let is_noted = pair.application.notes.closed() == [Closing::OrphanedContent];
             assert_eq!(is_noted, next == Next::Close);
         }
     }
