@@ -24,7 +24,8 @@ const RETRY_TIME: Duration = Duration::from_millis(20);
 /// Most connections accepted from one listener in a row.
 const ACCEPTS_IN_A_ROW: usize = 64;
 
-/// Accepts connections of listening sockets, `L`.
+/// Accepts connections of listening sockets, `L`, and passes each to the worker that has the
+/// fewest. One thread calls [`Acceptor::accept`] again and again, and then [`Acceptor::stop`].
 pub struct Acceptor<L> {
     shared: Arc<Shared>,
     policy: Arc<dyn Policy>,
@@ -36,9 +37,15 @@ impl<L: AsFd> Acceptor<L> {
         Self { shared, policy, listeners }
     }
 
-    /// Waits for connections and accepts them, once: until there are some, until one of these other
-    /// descriptors is readable, or for this time at most. Returns which of the others are readable:
-    /// then it has accepted none. Fails if poll(2) does.
+    /// Waits until there are connections, until one of these other descriptors is readable, or for
+    /// this time at most, and accepts the connections. It may return earlier. Returns for each of
+    /// the others whether it is readable: if any is, no connection was accepted.
+    ///
+    /// Others may be those that end the program, such as a pipe to which a signal handler writes.
+    ///
+    /// # Errors
+    ///
+    /// If poll(2) fails. If a connection cannot be accepted, that goes to [`Policy::warn`].
     pub fn accept(
         &self,
         others: &[BorrowedFd<'_>],
@@ -101,10 +108,16 @@ impl<L: AsFd> Acceptor<L> {
         &mut self.listeners
     }
 
-    /// Ends the connections, after the requests that have begun are answered. Waits for that no
-    /// longer than until the deadline. Returns how many are still open then. From now on, their
-    /// workers close all of them but those with a request that awaits its answer, and end once that
-    /// is given.
+    /// Stops the server: closes the listeners, has each response close its connection, and waits
+    /// until the last connection is closed, but no longer than until the deadline. Requests that
+    /// have begun to arrive are answered. Connections in the kernel's queue are accepted for 2 s at
+    /// most.
+    ///
+    /// Returns how many connections are still open. Their workers close them now, but for those of
+    /// which the application has a request. A worker goes on until these are answered, and then its
+    /// [`Worker::recv`] returns `None`.
+    ///
+    /// [`Worker::recv`]: super::Worker::recv
     pub fn stop(self, deadline: Instant) -> usize {
         self.shared.set_phase(Phase::Stopping);
         let last_accept = deadline.min(Instant::now() + LAST_ACCEPTS);

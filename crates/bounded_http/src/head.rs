@@ -31,8 +31,8 @@ const AFTER_TARGET: &[u8] = b" HTTP/1.1\r\n";
 /// What ends a head.
 const EMPTY_LINE: &[u8] = b"\r\n";
 
-/// What the head of a request says. It keeps the bytes of the head once: target, host and fields
-/// are parts of them.
+/// The head of a request: method, target and fields (RFC 9112 §3 and §5). All are as received, in
+/// one buffer.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Head {
     /// Request line and field lines as received; of a refused head, those that parse. After
@@ -47,12 +47,13 @@ pub struct Head {
 }
 
 impl Head {
-    /// The method. It may be one that nobody knows.
+    /// The method, which may be any token (RFC 9110 §9.1).
     pub fn method(&self) -> &Method {
         &self.method
     }
 
-    /// The request target as received (RFC 9112 §3.2). Only some characters are checked.
+    /// The request target as received (RFC 9112 §3.2), in any of its forms. It has no white space,
+    /// no control characters and no `#`. Percent escapes are not decoded, and may be malformed.
     pub fn target(&self) -> &str {
         str::from_utf8(&self.bytes[self.target.clone()]).expect("it was UTF-8 when it was parsed")
     }
@@ -65,13 +66,17 @@ impl Head {
         Some(str::from_utf8(host).expect("it was ASCII when it was parsed"))
     }
 
-    /// See [`Host::needs_dns`]. False if there is no host.
+    /// Whether clients find the host by DNS: not if it is an IP address, `localhost` or a name
+    /// below `localhost` (RFC 6761 §6.3), or if there is no host. By DNS rebinding, a page of any
+    /// site can send requests to a server on a loopback address; it refuses them by this and a list
+    /// of the names that it has.
     pub fn needs_dns(&self) -> bool {
         self.needs_dns
     }
 
-    /// The names and values of the field lines in their order. Names are in any case, values have
-    /// no white space around them, and may have bytes outside ASCII.
+    /// The names and values of the field lines in their order. Names are in any case: compare them
+    /// by [`is_field`]. Values have no white space around them, and may have bytes outside ASCII.
+    /// None after [`Request::drop_fields`](super::Request::drop_fields).
     pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let mut rest = self.bytes.get(self.target.end + AFTER_TARGET.len()..).unwrap_or_default();
         iter::from_fn(move || {
@@ -87,23 +92,23 @@ impl Head {
         })
     }
 
-    /// The head announces content. If that is chunked, it may turn out to be empty.
+    /// Whether the head announces content. If that is chunked, it may turn out to be empty.
     pub fn has_content(&self) -> bool {
         self.has_content
     }
 
-    /// Whether content is received and dropped (RFC 9110 §9.3.1, §9.3.2, §9.3.5, §9.3.7: it has no
-    /// meaning).
+    /// Whether content is received and dropped, since it has no meaning: for GET, HEAD, DELETE and
+    /// OPTIONS (RFC 9110 §9.3).
     pub fn ignores_content(&self) -> bool {
         matches!(self.method, Method::Get | Method::Head | Method::Options | Method::Delete)
     }
 
-    /// Whether the response has no content (RFC 9110 §9.3.2).
+    /// Whether the method is HEAD, so that no content is sent (RFC 9110 §9.3.2).
     pub fn is_head(&self) -> bool {
         matches!(self.method, Method::Head)
     }
 
-    /// The client may send another request on this connection (RFC 9112 §9.3).
+    /// Whether the client may send another request on this connection (RFC 9112 §9.3).
     pub fn keep_alive(&self) -> bool {
         self.keep_alive
     }

@@ -43,10 +43,12 @@ pub(super) const TIME_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// room by closing stalled connections.
 const SPARE_CONNECTIONS_MAX: usize = 64;
 
-/// A value for [`Limits::buffers_max`]: a sixteenth of `limit`, which is [`control_group_limit`],
-/// from 2 MiB to 32 MiB, which is also the value for `None`. Shared contents that clients read come
-/// on top, with up to twice as much. The rest is for the application, the allocator and the kernel's
-/// buffers.
+/// A value for [`Limits::buffers_max`], in bytes: a sixteenth of `limit`, but at least 2 MiB and at
+/// most 32 MiB. Without a limit, 32 MiB. `limit`: bytes that the process may use, from
+/// [`control_group_limit`].
+///
+/// Shared contents that clients read come on top, with up to twice as much. The rest is for the
+/// application, the allocator and the kernel's buffers.
 pub fn buffers_within(limit: Option<usize>) -> usize {
     limit.map_or(BUFFERS_MAX, |limit| (limit / 16).clamp(BUFFERS_MIN, BUFFERS_MAX))
 }
@@ -57,7 +59,8 @@ pub(super) fn spare_connections(connections_max: usize) -> usize {
     (connections_max / 8).clamp(1, SPARE_CONNECTIONS_MAX)
 }
 
-/// Raises the soft limit of descriptors to the hard one. Returns how many the process may have.
+/// Raises the soft limit of descriptors (`RLIMIT_NOFILE`) to the hard one, if the system allows it.
+/// Returns how many the process may have.
 pub fn raise_descriptor_limit() -> usize {
     let limit = getrlimit(Resource::Nofile);
     // If this fails, the old limit counts.
@@ -66,10 +69,18 @@ pub fn raise_descriptor_limit() -> usize {
     usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
-/// A value for [`Limits::connections_max`]: as many connections as there are descriptors left for,
-/// less some above the limit, and as there is memory for, with 64 KiB for each. At least 1 and at
-/// most 8,192. Fails if fewer than two descriptors are left: one for a connection,
-/// and one for a connection above the limit.
+/// A value for [`Limits::connections_max`], from 1 to 8,192: as many connections as the descriptors
+/// and the memory of the process suffice for.
+///
+/// - `descriptors`: how many the process may have, from [`raise_descriptor_limit`]. The server
+///   needs one for each listener, two for each worker, and one for each connection, also for those
+///   that it accepts above the limit. 32 are left for other uses.
+/// - `memory`: bytes that the process may use, from [`control_group_limit`]; `None` without a
+///   limit. Each connection is given 64 KiB.
+///
+/// # Errors
+///
+/// If there are not even descriptors for one connection and one above the limit.
 pub fn connections_within(
     descriptors: usize,
     memory: Option<usize>,
@@ -91,8 +102,9 @@ pub fn connections_within(
     Ok(by_descriptors.min(by_memory).clamp(1, CONNECTIONS_MAX))
 }
 
-/// How many bytes the control group of the process may use (cgroups(7), version 2): the lowest of
-/// the limits of its own group and of those above it. `None` if no limit can be read.
+/// How many bytes of memory the control group of the process may use (cgroups(7), version 2): the
+/// lowest of the limits of its own group and of those above it. `None` if there is none, or none
+/// can be read.
 pub fn control_group_limit() -> Option<usize> {
     lowest_limit(Path::new("/sys/fs/cgroup"), &fs::read_to_string("/proc/self/cgroup").ok()?)
 }
@@ -108,23 +120,30 @@ fn lowest_limit(root: &Path, groups: &str) -> Option<usize> {
     files.filter_map(|limit| limit.trim_ascii().parse().ok()).min()
 }
 
-/// What clients may use.
+/// What clients may use. By default: 1,024 connections, 32 MiB of buffers, 30 s for a request,
+/// 75 s idle, and contents of 1 MiB.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Above it, each response closes its connection, and connections that have stalled are closed.
+    /// Most connections. Above it, each response closes its connection, and connections whose
+    /// client has made no progress for half a second are closed to make room. Meanwhile an eighth
+    /// more, from 1 to 64, are accepted and served. All others wait in the queue of the kernel.
     pub connections_max: usize,
-    /// Most bytes of requests and responses in the buffers of all connections together.
+    /// Most bytes of requests and responses in the buffers of all connections together. Beyond it,
+    /// a request gets a 503, and a client that has a part of a response and does not read the rest
+    /// is disconnected. A connection that uses no more than 4 KiB is not counted, and one may
+    /// exceed the limit while the others use no more than half of it.
     pub buffers_max: usize,
-    /// How long a request may take to arrive, and how long a client may read nothing. At most a
-    /// week.
+    /// How long a request may take to arrive: 408. Also how long a client may read nothing of a
+    /// response, or a new client send nothing, before it is disconnected. At most a week.
     pub request_timeout: Duration,
-    /// How long a connection may be idle, at most a week. Clients are told of whole seconds, at
-    /// least one.
+    /// How long a connection may be idle after a response, at most a week. Then it is closed, with
+    /// a grace of 1 s.
+    /// Clients are told the time in the field Keep-Alive, in whole seconds, at least one.
     pub keep_alive: Duration,
-    /// The longest content in bytes.
+    /// The longest content of a request in bytes, without its transfer coding: 413.
     pub content_max: usize,
-    /// For how many bytes of memory each byte of a whole content counts, until its request is
-    /// answered: what the application makes of it.
+    /// For how many bytes against [`Limits::buffers_max`] each byte of a content counts from when
+    /// the request is received until it is answered. Above 1 if the application makes more of it.
     pub content_factor: usize,
 }
 
@@ -185,12 +204,16 @@ impl Drop for Quota {
     }
 }
 
-/// How many references to a content a client has that reads it: that of its output, and that of the
-/// [`Reading`].
+/// How many references to a content each client has that reads it: that of its output, and that of
+/// the [`Reading`].
 const REFERENCES: usize = 2;
 
-/// There is one while a client has a part of a shared content, and not all of it. Until then the
-/// content stays in memory, also when nothing else refers to it any more: then it is old.
+/// A client that has a part of a shared content, and not yet all of it.
+///
+/// Shared contents do not count against [`Limits::buffers_max`], since the application has them in
+/// memory anyway. Once it drops one, slow clients alone keep that content, which then is orphaned.
+/// Without a limit, an application that often replaces a long content could have any number of them
+/// in memory.
 pub(super) struct Reading {
     shared: Arc<Shared>,
     content: SharedContent,
@@ -205,8 +228,8 @@ impl Reading {
         Self { shared: Arc::clone(shared), content: content.clone(), begun }
     }
 
-    /// When the client has to have all of it. `None` while others refer to it, or while there is
-    /// memory enough.
+    /// When the client has to have all of it. `None` while the content is not orphaned, or while
+    /// there is memory enough.
     pub(super) fn deadline(&self) -> Option<Instant> {
         if !self.content.is_orphaned(REFERENCES) {
             return None;
@@ -224,16 +247,16 @@ impl Drop for Reading {
 }
 
 impl Shared {
-    /// Whether all that clients read takes more than [`Limits::buffers_max`].
+    /// Whether the shared contents that clients read take more than [`Limits::buffers_max`].
     pub(super) fn is_reading_much(&self) -> bool {
         self.read_bytes.load(Relaxed) > self.limits.buffers_max
     }
 
-    /// How long a client may take to read an old content of this length. `None` while all that
-    /// clients read takes no more than [`Limits::buffers_max`], or than twice this length if that
-    /// is longer: so two versions of a long content may always be read to their end. From there on
-    /// the time falls, from the request timeout to nothing at twice as much, and the client that
-    /// has taken longest is closed first.
+    /// How long a client may take to read an orphaned content of this length. `None` while the
+    /// contents that clients read take no more than [`Limits::buffers_max`], or than twice this
+    /// length if that is longer: so a long content and the one that replaces it can always be read
+    /// to their end. Beyond that, the time falls from the request timeout to nothing at twice as
+    /// much. So the client that has taken longest is closed first.
     fn reading_time(&self, length: usize) -> Option<Duration> {
         let bytes = self.read_bytes.load(Relaxed);
         let enough = self.limits.buffers_max.max(2 * length);

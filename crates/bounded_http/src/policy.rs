@@ -11,55 +11,71 @@ use tiny_http::StatusCode;
 use super::head::Head;
 use super::response::{Content, Response};
 
-/// Where and when a request has arrived.
+/// Where and when a request has arrived. In [`Policy::closed`], that of the last one.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
-    /// The number of the worker.
+    /// The number of the worker: [`Worker::number`](super::Worker::number).
     pub worker: usize,
-    /// The other end's address, if it is a TCP connection.
+    /// The client's address, if it is a TCP connection.
     pub peer: Option<SocketAddr>,
-    /// The number of the listener that has accepted the connection.
+    /// The number of the listener that has accepted the connection, by the order in
+    /// [`Handle::start`](super::Handle::start).
     pub listener: usize,
-    /// When the pass began in which the last bytes were received, or in which a parked request was
-    /// received again. The application is not to blame for the time before that.
+    /// When the application could have begun with the request: the return of
+    /// [`Worker::wait`](super::Worker::wait) after which its last bytes were received, or after
+    /// which it was received again. It may have waited in the kernel's buffer before.
     pub received_at: Instant,
 }
 
-/// Why the server has closed a connection. Connections that their clients close, or that end with
-/// their last response, have no reason.
+/// Why the server closes a connection, as [`Policy::closed`] is told. There is no reason if the
+/// client has closed it, or if it ends with its last response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closing {
-    /// Its next request did not begin within the keep-alive time, or its first one in time.
+    /// No request has begun within [`Limits::keep_alive`](super::Limits::keep_alive), or, on a new
+    /// connection, within [`Limits::request_timeout`](super::Limits::request_timeout).
     Idle,
-    /// A request did not arrive as a whole in time.
+    /// A request did not arrive as a whole within
+    /// [`Limits::request_timeout`](super::Limits::request_timeout). It was refused with 408.
     RequestTimeout,
-    /// The client did not read a response in time.
+    /// The client has read nothing of a response for
+    /// [`Limits::request_timeout`](super::Limits::request_timeout).
     Unread,
-    /// It was still being sent a content that nothing else refers to any more, when these took too
-    /// much memory.
+    /// The client was too slow to read a [`SharedContent`](super::SharedContent) that the
+    /// application has dropped, while such contents took too much memory.
     OrphanedContent,
-    /// The limit of connections or that of memory was reached, or epoll did not take the socket.
+    /// The limit of connections or that of memory was reached, epoll(7) did not take the socket, or
+    /// a request was parked that may not be.
     NoRoom,
 }
 
 impl Closing {
-    /// All of them, in the order of their numbers.
+    /// All of them: `ALL[reason as usize]` is `reason`, for a table of counters.
     pub const ALL: [Self; Self::NoRoom as usize + 1] =
         [Self::Idle, Self::RequestTimeout, Self::Unread, Self::OrphanedContent, Self::NoRoom];
 }
 
-/// The application, as far as the server asks it. The server calls it on the threads of workers,
-/// on that of the acceptor, and where a request is dropped; it may have a lock meanwhile, for which
-/// no thread waits. All of it may be left as it is: `()` is a policy.
+/// What the application decides besides its answers to requests. All methods have defaults, and
+/// `()` is the policy that has them all.
+///
+/// The server calls them on the threads of workers, on that of the acceptor, and where a request is
+/// dropped. They have to be quick: connections wait meanwhile.
 pub trait Policy: Send + Sync {
-    /// Looks at the head of a request whose content has not arrived, or for which there is no
-    /// memory. If this fails, the response is sent, and the content is not read.
+    /// May refuse a request by its head, before its content takes time and memory. Then the
+    /// response is sent, the rest of the request is dropped, and the connection closes.
+    ///
+    /// This is no access control. It is called only for a request whose content is still arriving,
+    /// or for which there is no memory. A request that has arrived as a whole is received without
+    /// it, so whatever is checked here has to be checked again there.
     fn check_head(&self, _head: &Head, _arrival: Arrival) -> Result<(), Response> {
         Ok(())
     }
 
-    /// Makes the response with which the server refuses what has arrived. `head`: what could be
-    /// parsed of it.
+    /// Makes the response with which the server itself refuses what has arrived: 400, 408, 413,
+    /// 417, 431, 501, 503 or 505, or 500 for a request that is dropped without an answer. By
+    /// default, its content is the message.
+    ///
+    /// `head`: what could be parsed of it. `message`: for the author of the client, in lower case
+    /// and without a full stop.
     fn refuse(
         &self,
         _head: Option<&Head>,
@@ -72,10 +88,11 @@ pub trait Policy: Send + Sync {
         response
     }
 
-    /// A connection is closed.
+    /// The server closes a connection, for this reason. By default, does nothing.
     fn closed(&self, _arrival: Arrival, _reason: Closing) {}
 
-    /// The system has refused something. Many such calls may come in a row.
+    /// The system has refused something, such as to accept a connection. Many such calls may come
+    /// in a row. By default, logs a warning.
     fn warn(&self, what: fmt::Arguments<'_>) {
         log::warn!("{what}");
     }

@@ -20,33 +20,36 @@ use super::response::{Content, Response};
 use super::shared::Phase;
 use super::slot::{Settled, Slot};
 
-/// Why a request is received.
+/// Why a request is received. All but the first are for requests that were parked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// For the first time.
     New,
-    /// It was parked, and [`Worker::wake`](super::Worker::wake) was called for it.
+    /// [`Worker::wake`](super::Worker::wake) was called for its connection.
     Woken,
-    /// It was parked until now.
+    /// The time is over for which it was parked.
     TimeOver,
-    /// It was parked. The client has sent more, has ended its half of the connection, or does not
-    /// read the responses before this one.
+    /// The client has sent more, has ended its half of the connection, or does not read the
+    /// responses before this one.
     ClientGoesOn,
-    /// It was parked, and the server stops.
+    /// The server stops.
     Stopping,
-    /// It was parked, and its connection is needed for others: it closes after the response.
+    /// Its connection is needed for others, and closes after the response.
     Evicted,
 }
 
 impl Reason {
-    /// Whether the request has to be answered now: it cannot be parked any more.
+    /// Whether the request has to be answered now: all but [`Reason::New`] and [`Reason::Woken`].
+    /// To park it closes the connection.
     pub fn is_final(self) -> bool {
         !matches!(self, Self::New | Self::Woken)
     }
 }
 
-/// A request that has arrived as a whole. It may be answered on any thread. If it is dropped
-/// without an answer, as in a panic, the client gets a 500.
+/// A request that has arrived as a whole. It may be answered on any thread, and has no deadline: it
+/// takes memory ([`Limits::buffers_max`](super::Limits::buffers_max)) and its connection until it
+/// is answered. If it is dropped without an answer, as in a panic, the client gets a 500
+/// ([`Policy::refuse`](super::Policy::refuse)).
 pub struct Request {
     head: Head,
     content: Cursor<Vec<u8>>,
@@ -69,7 +72,7 @@ impl Request {
         }
     }
 
-    /// The head, with all of its fields.
+    /// The head: method, target, host and fields.
     pub fn head(&self) -> &Head {
         &self.head
     }
@@ -95,7 +98,7 @@ impl Request {
         &mut self.content
     }
 
-    /// The other end's address, if it is a TCP connection.
+    /// The client's address, if it is a TCP connection.
     pub fn remote_addr(&self) -> Option<&SocketAddr> {
         self.slot().peer.as_ref()
     }
@@ -105,13 +108,13 @@ impl Request {
         self.slot().arrival(self.received_at)
     }
 
-    /// The number of its connection at its worker, for [`Worker::wake`](super::Worker::wake). No
-    /// other connection of the worker gets it later.
+    /// The number of its connection at its worker, for [`Worker::wake`](super::Worker::wake). All
+    /// requests of the connection have it, and no other connection of the worker ever does.
     pub fn id(&self) -> u64 {
         self.slot().id
     }
 
-    /// Why it is received.
+    /// Why it is received: for the first time, or why again.
     pub fn reason(&self) -> Reason {
         self.reason
     }
@@ -122,13 +125,14 @@ impl Request {
         !self.slot().is_closed()
     }
 
-    /// Frees the memory of the fields of the head, which then has no more of them: for a request
-    /// that is parked for long, as others may be.
+    /// Frees the memory of the fields, before the request is parked for long. [`Head::fields`] then
+    /// has none; method, target and host stay.
     pub fn drop_fields(&mut self) {
         self.head.drop_fields();
     }
 
-    /// Keeps a value with the request while it is parked. It is dropped with the request.
+    /// Keeps a value with the request, for when it is received again, in place of one that it keeps
+    /// already. It is dropped with the request. Its memory does not count against any limit.
     pub fn keep(&mut self, value: impl Any + Send) {
         self.kept = Some(Box::new(value));
     }
@@ -138,15 +142,29 @@ impl Request {
         self.kept.take()?.downcast().ok()
     }
 
-    /// Sends a response. Returns before the client has it. Fails if the connection is closed
-    /// already.
+    /// Answers the request, and waits for nothing. The worker of the connection sends the response:
+    /// now if its thread is in [`Worker::recv`] or [`Worker::wait`], otherwise when the thread
+    /// calls [`Worker::recv`] or [`Worker::try_recv`] again, as it does after its own answers.
+    ///
+    /// # Errors
+    ///
+    /// If the connection is known to be closed. Otherwise the client may still go before it has the
+    /// response, and nobody is told.
+    ///
+    /// [`Worker::recv`]: super::Worker::recv
+    /// [`Worker::try_recv`]: super::Worker::try_recv
+    /// [`Worker::wait`]: super::Worker::wait
     pub fn respond(mut self, response: Response) -> io::Result<()> {
         let (slot, answer) = self.answer(response);
         slot.settle(answer).map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 
-    /// Has the request received again: at this time, or before for one of the other reasons of
-    /// [`Reason`]. Not after a reason that [is final](Reason::is_final): that closes the connection.
+    /// Has the request received again, by the same worker: at this time, or earlier, as soon as
+    /// there is another [`Reason`]. Meanwhile it takes its memory and its connection, but no
+    /// thread.
+    ///
+    /// A request whose reason [is final](Reason::is_final) cannot be parked again: its connection
+    /// closes without a response ([`Closing::NoRoom`](super::Closing::NoRoom)).
     pub fn park(mut self, until: Instant) {
         // Without it: whoever drops a parked request, as a connection that ends, answers nothing.
         let slot = self.slot.take().expect("it is there until it is settled");
@@ -185,8 +203,8 @@ impl Request {
     }
 }
 
-/// Responds to several requests. Wakes a worker only once for those of its requests that come one
-/// after the other.
+/// Answers several requests, as [`Request::respond`] does, but ignores clients that have gone.
+/// Wakes a worker only once for those of its requests that come one after the other.
 pub fn respond_all(answers: impl IntoIterator<Item = (Request, Response)>) {
     let mut posts = Posts(Vec::new());
     for (mut request, response) in answers {

@@ -12,7 +12,7 @@ use super::syntax::is_field;
 const SERVER_FIELDS: [&str; 5] =
     ["Date", "Content-Length", "Connection", "Keep-Alive", "Transfer-Encoding"];
 
-/// A response without the fields that the server adds: Date, Content-Length, Connection and
+/// A response as the application makes it. The server adds Date, Content-Length, Connection and
 /// Keep-Alive.
 #[derive(Clone, Debug)]
 pub struct Response {
@@ -30,11 +30,13 @@ pub enum Content {
     #[default]
     /// No content, or an empty one.
     None,
-    /// Bytes that belong to this response alone.
+    /// Bytes of this response alone. They count against
+    /// [`Limits::buffers_max`](super::Limits::buffers_max) until the client has them.
     Own(Vec<u8>),
-    /// Sent without a copy if it is long.
+    /// For a long content that many clients get: it is in memory once, and sent without a copy.
     Shared(SharedContent),
-    /// Copied when it is sent: it is to be short.
+    /// For a short content that the application keeps: it is copied when it is sent. A content of
+    /// more than 1 KiB is sent without a copy, and counts against no limit.
     Copied(Arc<[u8]>),
 }
 
@@ -50,8 +52,13 @@ impl Content {
     }
 }
 
-/// Bytes that any number of responses share, with each other and with the application. A clone is
-/// the same.
+/// Bytes that any number of responses share, with each other and with the application. A clone
+/// shares them, too.
+///
+/// Slow clients keep them in memory after the application has dropped its own clone. When such
+/// contents together take more than [`Limits::buffers_max`](super::Limits::buffers_max), those
+/// clients get less time to read, and are then disconnected
+/// ([`Closing::OrphanedContent`](super::Closing::OrphanedContent)).
 #[derive(Clone, Debug)]
 pub struct SharedContent(Arc<Inner>);
 
@@ -83,18 +90,20 @@ impl SharedContent {
         self.0.readers.fetch_sub(1, Relaxed) == 1
     }
 
-    /// Whether only clients that have a part of it refer to it. `references`: how many references
-    /// each of them has. True too early, at worst, while another thread takes or drops a reference.
+    /// Whether nobody refers to it but clients that have a part of it. `references`: how many
+    /// references each of them has. May be wrong for a moment while another thread takes or drops
+    /// one.
     pub(super) fn is_orphaned(&self, references: usize) -> bool {
         Arc::strong_count(&self.0) <= references * self.0.readers.load(Relaxed)
     }
 }
 
-/// Every response is one, as in tiny_http.
+/// The same, as in tiny_http, where responses have several types.
 pub type ResponseBox = Response;
 
 impl Response {
-    /// Has the content, and no fields yet.
+    /// A response with this content and no fields. No content is sent in answer to HEAD, nor with
+    /// 1xx, 204 and 304 (RFC 9110 §6.4.1).
     pub fn new(status: StatusCode, content: Content) -> Self {
         Self { status, lines: buffer::take(), content, is_last: false }
     }
@@ -104,7 +113,7 @@ impl Response {
         Self::new(StatusCode(200), Content::Own(data.into()))
     }
 
-    /// A 200 with this text, as in tiny_http.
+    /// A 200 with this text and `Content-Type: text/plain; charset=UTF-8`, as in tiny_http.
     pub fn from_string(text: impl Into<String>) -> Self {
         let mut response = Self::from_data(text.into());
         response.add_field_lines(["\r\nContent-Type: text/plain; charset=UTF-8"]);
@@ -142,13 +151,14 @@ impl Response {
         self
     }
 
-    /// The same: every response has the same type.
+    /// Does nothing, as every response has the same type. For programs that were written for
+    /// tiny_http.
     #[must_use]
     pub fn boxed(self) -> ResponseBox {
         self
     }
 
-    /// Has the connection close after this response, and what the client sends meanwhile dropped.
+    /// Has the connection close after this response. What the client sends meanwhile is dropped.
     #[must_use]
     pub fn closing(mut self) -> Self {
         self.is_last = true;
@@ -215,8 +225,8 @@ fn is_line_of(line: &[u8], name: &str) -> bool {
 pub(super) const CLOSE: &str = "\r\nConnection: close\r\n\r\n";
 
 /// The end of the head of a response after which the connection may be idle for so many seconds.
-/// Keep-Alive is from RFC 2068 §19.7.1.1. Connection MUST list it (RFC 9110 §7.6.1). That also tells
-/// HTTP/1.0 clients that the connection stays open (RFC 9112 §9.3).
+/// Keep-Alive is from RFC 2068 §19.7.1.1. Connection MUST list it (RFC 9110 §7.6.1). That also
+/// tells HTTP/1.0 clients that the connection stays open (RFC 9112 §9.3).
 pub(super) fn keep_alive(seconds: u64) -> String {
     format!("\r\nConnection: keep-alive\r\nKeep-Alive: timeout={seconds}\r\n\r\n")
 }

@@ -16,7 +16,8 @@ use crate::shared::Handle;
 use crate::worker::Worker;
 
 /// A server whose requests any thread may take. It has one [`Worker`], behind a mutex, and a thread
-/// that accepts connections. Whoever wants a worker for each thread begins with [`Handle::new`].
+/// that accepts connections. For a worker in each thread, or a [`Policy`](crate::Policy), begin
+/// with [`Handle::new`].
 pub struct Server {
     handle: Handle,
     worker: Mutex<Worker>,
@@ -59,7 +60,10 @@ impl Server {
         Ok(Self { handle, worker, _is_open: is_open })
     }
 
-    /// The next request. Waits for one.
+    /// The next request. Waits for one. Fails if the server has stopped.
+    ///
+    /// Responses are sent while a thread is in this call: see
+    /// [`Request::respond`](crate::Request::respond).
     pub fn recv(&self) -> io::Result<Request> {
         let mut worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner);
         worker.recv().ok_or_else(|| io::Error::other("the server has stopped"))

@@ -32,10 +32,11 @@ use super::worker::Worker;
 pub enum Phase {
     /// Nothing is special.
     Serving,
-    /// There are more connections than [`Limits::connections_max`]: each response closes its
+    /// There are more connections than [`Limits::connections_max`]. Each response closes its
     /// connection, and connections that have stalled are closed to make room.
     AboveLimit,
-    /// Each response closes its connection.
+    /// [`Handle::stop`] or [`Acceptor::stop`] was called. Each response closes its connection.
+    /// There is no way back.
     Stopping,
 }
 
@@ -54,7 +55,10 @@ pub(super) struct Shared {
     pub(super) workers: Box<[WorkerShared]>,
     /// Bytes counted against [`Limits::buffers_max`].
     pub(super) memory: AtomicUsize,
-    /// Bytes of the shared contents of which clients have a part, each counted once.
+    /// Bytes of the shared contents of which some client has a part ([`Reading`]), each counted
+    /// once.
+    ///
+    /// [`Reading`]: super::limits::Reading
     pub(super) read_bytes: AtomicUsize,
     /// Held by the worker that closes connections to make room, so that no two close one each for
     /// the same client.
@@ -140,12 +144,14 @@ impl Shared {
     }
 }
 
-/// How the rest of the program reaches the server. A clone leads to the same.
+/// A server of several threads, and how the rest of the program reaches it. A clone is a handle of
+/// the same server.
 #[derive(Clone)]
 pub struct Handle(pub(super) Arc<Shared>);
 
 impl Handle {
-    /// A server that has not started. Fails if the system refuses an eventfd for each worker.
+    /// A server with so many workers, which has not started. Fails if the system refuses an eventfd
+    /// for each worker.
     pub fn new(workers: usize, mut limits: Limits) -> io::Result<Self> {
         limits.request_timeout = limits.request_timeout.min(TIME_MAX);
         limits.keep_alive = limits.keep_alive.min(TIME_MAX);
@@ -165,12 +171,22 @@ impl Handle {
         })))
     }
 
-    /// The acceptor for these listening sockets, which must not block, and the workers. Fails if
-    /// the system refuses an epoll instance for each worker.
+    /// Starts the server: gives the acceptor for these listening sockets, and the workers, of which
+    /// each is for a thread of its own. `policy`: `Arc::new(())` has all defaults.
+    ///
+    /// The sockets are of TCP or unix sockets, in any number, and have to be nonblocking.
+    /// Connections inherit their options, so set `TCP_NODELAY` before: without it, a response may
+    /// wait 40 ms for an acknowledgement. `TCP_USER_TIMEOUT`, as long as
+    /// [`Limits::request_timeout`], has the kernel give up clients that vanish while it sends to
+    /// them; by default it waits for many minutes. [`Server`](super::Server) sets both.
+    ///
+    /// # Errors
+    ///
+    /// If the system refuses an epoll instance for each worker. The handle is of no use then.
     ///
     /// # Panics
     ///
-    /// If it is called twice.
+    /// If it is called again, also after an error.
     pub fn start<L: AsFd>(
         &self,
         policy: Arc<dyn Policy>,
@@ -183,7 +199,7 @@ impl Handle {
         Ok((Acceptor::new(Arc::clone(&self.0), policy, listeners), workers))
     }
 
-    /// What clients may use.
+    /// What clients may use, as given to [`Handle::new`].
     pub fn limits(&self) -> &Limits {
         &self.0.limits
     }
@@ -205,12 +221,18 @@ impl Handle {
         self.0.pass_on(socket, peer, 0);
     }
 
-    /// Has each response close its connection from now on, as [`Acceptor::stop`] does.
+    /// Begins a stop: from now on, each response closes its connection, and idle ones are closed
+    /// after 1 s. Connections are still accepted, and workers go on until [`Acceptor::stop`].
     pub fn stop(&self) {
         self.0.set_phase(Phase::Stopping);
     }
 
-    /// Has [`Worker::wait`] of this worker return, now or at its next call.
+    /// Has [`Worker::wait`] of this worker return, now or at its next call: to tell its thread
+    /// something, such as to call [`Worker::wake`].
+    ///
+    /// # Panics
+    ///
+    /// If there is no worker of this number.
     pub fn notify(&self, worker: usize) {
         self.0.workers[worker].inbox.wake();
     }

@@ -1,5 +1,5 @@
-//! Pieces of the grammar of RFC 9110, RFC 9112 and RFC 3986 that several parsers need, and the
-//! value of Host. Does not decide which hosts the server answers to.
+//! Pieces of the grammar of RFC 9110, RFC 9112 and RFC 3986, for the server and for applications
+//! that read fields and targets themselves. Does not decide which hosts are answered.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -35,15 +35,15 @@ pub(super) fn parse_digits(digits: &[u8], radix: u32) -> Option<u64> {
     u64::from_str_radix(digits, radix).ok()
 }
 
-/// Whether this is the name of a field, in any case (RFC 9110 §5.1). `known` is in the case in which
-/// it is registered and most clients send it: to compare that is faster.
+/// Whether this is the name of a field, in any case (RFC 9110 §5.1). `known` is in the case in
+/// which it is registered and most clients send it: to compare that is faster.
 pub fn is_field(name: &[u8], known: &str) -> bool {
     name == known.as_bytes() || name.eq_ignore_ascii_case(known.as_bytes())
 }
 
-/// Sets a field, or appends the value of a further line after a comma (RFC 9110 §5.3). Each byte
-/// outside ASCII becomes a question mark, so that the text is no longer than the line: no value
-/// that anybody knows has such bytes.
+/// Combines the values of field lines of one name: sets the first, and appends each further one
+/// after a comma (RFC 9110 §5.3). Each byte outside ASCII becomes a question mark, so that the text
+/// is no longer than the lines. No registered field has such bytes.
 pub fn append_value(field: &mut Option<String>, value: &[u8]) {
     let ascii = value.iter().map(|byte| if byte.is_ascii() { char::from(*byte) } else { '?' });
     match field {
@@ -102,7 +102,7 @@ pub fn is_host(text: &str) -> bool {
     Host::parse(text.as_bytes()).is_some()
 }
 
-/// Whether `host`, which may have a port, has this name. Ignores case, and the dot of the DNS root
+/// Whether a host, with or without a port, has this name. Ignores case, and the dot of the DNS root
 /// at the end of either.
 pub fn host_has_name(host: &str, name: &str) -> bool {
     let own = without_port(host.as_bytes());

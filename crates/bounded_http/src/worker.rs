@@ -1,5 +1,4 @@
-//! A worker: one thread with one epoll instance. A connection stays with its worker until it is
-//! closed.
+//! A worker: one thread with one epoll instance.
 //!
 //! The thread works in passes. A pass begins when [`Worker::wait`] returns. It serves the sockets
 //! that epoll has reported, then mail, then connections of the run queue, and looks at the
@@ -67,7 +66,8 @@ struct Entry {
     queued: bool,
 }
 
-/// Pulls requests from the connections that are its own. Each thread that takes requests has one.
+/// Gives a thread the requests of the connections that are its own. A connection stays with its
+/// worker until it is closed.
 pub struct Worker {
     pass: Pass,
     epoll: OwnedFd,
@@ -143,12 +143,13 @@ impl Worker {
         })
     }
 
-    /// From 0 on.
+    /// Its place among the workers that [`Handle::start`](super::Handle::start) has given, from 0
+    /// on.
     pub fn number(&self) -> usize {
         self.pass.worker
     }
 
-    /// The next request. Waits for one. `None` once the server has stopped.
+    /// The next request. Waits for one, by [`Worker::wait`]. `None` once that returns false.
     pub fn recv(&mut self) -> Option<Request> {
         // To answer the request before may have taken long.
         self.pass.begin(Instant::now());
@@ -162,10 +163,12 @@ impl Worker {
         }
     }
 
-    /// The next request of this pass over all connections that have something to do. `None` at its
-    /// end: now the caller may do at once what the requests of a pass have in common, and then
-    /// [`Worker::wait`]. All that a pass does has the time of its begin, so what takes longer than
-    /// some milliseconds is for [`Worker::recv`], or for another thread.
+    /// The next request of this pass over the connections that have something to do. Waits for
+    /// nothing. First sends the response to the request before, if there is one. `None` at the end
+    /// of the pass: do what its requests have in common, and then call [`Worker::wait`].
+    ///
+    /// All that a pass does has the time of its begin, so answers that take longer than some
+    /// milliseconds are for [`Worker::recv`], or for another thread.
     pub fn try_recv(&mut self) -> Option<Request> {
         if let Some(id) = self.handed_out.take() {
             self.with_connection(id, Connection::take_back);
@@ -175,9 +178,10 @@ impl Worker {
     }
 
     /// Waits until some connection has something to do, or for
-    /// [`Handle::notify`](super::Handle::notify). Returns at once while a pass is not over. False
-    /// once the server has stopped and no request of this worker awaits its answer: some may have
-    /// been left by [`Acceptor::stop`](super::Acceptor::stop).
+    /// [`Handle::notify`](super::Handle::notify), and begins the next pass, in which there may be
+    /// no request. Returns at once if [`Worker::try_recv`] has not returned `None` yet. False once
+    /// [`Acceptor::stop`](super::Acceptor::stop) is over and no request of this worker has to be
+    /// answered.
     pub fn wait(&mut self) -> bool {
         if !self.agenda.is_over {
             return true;
@@ -206,13 +210,14 @@ impl Worker {
     }
 
     /// How long the last pass took: from the return of [`Worker::wait`] to the `None` of
-    /// [`Worker::try_recv`].
+    /// [`Worker::try_recv`]. For metrics: no request that was answered in it took longer.
     pub fn pass_time(&self) -> Duration {
         self.last_pass_end.saturating_duration_since(self.pass.now)
     }
 
-    /// Has the parked request of the connection with this [id](Request::id) received again. If it
-    /// is not parked yet, then as soon as it is. Does nothing if the connection is closed.
+    /// Has the parked request of the connection with this [id](Request::id) received again; one that
+    /// is not parked yet, once it is. A call that comes after the answer wakes the next request of
+    /// the connection: look again whether what a woken request waits for has happened.
     pub fn wake(&mut self, id: u64) {
         if let Some(entry) = self.connections.get_mut(&id)
             && entry.connection.wake()
@@ -221,7 +226,8 @@ impl Worker {
         }
     }
 
-    /// Closes all connections, and ends the pass: after a panic outside of the connections.
+    /// Closes all connections of this worker, and ends the pass. For a thread that has caught a
+    /// panic of its own, and goes on: what the panic has interrupted is not known.
     pub fn close_all(&mut self) {
         self.connections.clear();
         self.run_queue.clear();
