@@ -11,14 +11,17 @@
 //!    +-------- all is sent --------+  +--------> Closed <-----------+
 //! ```
 //!
-//! What the socket takes at once needs no `State::Sending`. From there a connection closes without
-//! lingering if its client has asked for that and sends no more. Not drawn: it closes as well when
-//! the socket fails, and when the client has gone, is overdue, or has to make room for others; but
-//! a parked request is handed out a last time first, and one that somebody has is waited for.
+//! A response that the socket takes at once skips `State::Sending`. After the last response the
+//! connection lingers, so that the client gets it; it closes at once if the client has asked for
+//! that and has sent nothing more.
 //!
-//! Here are the states, the table of events in each of them, their deadlines and their memory. What
-//! happens in `State::Receiving` is in [`receiving`], from there until the answer in [`settling`],
-//! and in `State::Sending` and `State::Lingering` in [`sending`].
+//! Not drawn: from all states but two, a connection closes when its socket fails, its client has
+//! gone, its deadline has passed, or room has to be made. A parked request is handed out a last
+//! time first. A request that is away is waited for.
+//!
+//! This file has the states, the table of events in each of them, their deadlines and their memory.
+//! What happens in `State::Receiving` is in [`receiving`], from there until the answer in
+//! [`settling`], and in `State::Sending` and `State::Lingering` in [`sending`].
 //!
 //! What a connection waits for, for how long ([`Connection::deadline`]), and what happens then:
 //!
@@ -29,8 +32,8 @@
 //! - Whoever has the request: no deadline.
 //! - A reason to hand out a parked request: until the given time, not at all during a stop. Handed
 //!   out.
-//! - The client to read: the request timeout since the socket last took bytes. Closed. For a
-//!   content that is old it is less, the more memory such contents take ([`Reading::deadline`]).
+//! - The client to read: the request timeout since the socket last took bytes. Closed. It is less
+//!   for a content that only slow clients keep, if such take much memory ([`Reading::deadline`]).
 //! - The client to close: 2 s since it last sent something, and at most the request timeout; 2 s in
 //!   all during a stop. Closed.
 //!

@@ -132,6 +132,10 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod accept;
 mod buffer;
 mod chunked;
