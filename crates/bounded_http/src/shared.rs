@@ -44,10 +44,10 @@ pub(super) struct Shared {
     pub(super) limits: Limits,
     /// See [`keep_alive`].
     pub(super) keep_alive: String,
-    /// That of the workers and of the acceptor. Not kept here: it may itself have a [`Handle`].
+    /// The workers and the acceptor own it. Here it is weak, since it may itself own a [`Handle`].
     policy: OnceLock<Weak<dyn Policy>>,
     phase: AtomicU8,
-    /// The acceptor has ended, and so do the workers.
+    /// [`Acceptor::stop`] is over: a worker ends once it has no connection.
     pub(super) is_over: AtomicBool,
     /// Of the next connection, from 1 on.
     pub(super) next_id: AtomicU64,

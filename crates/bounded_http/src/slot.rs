@@ -1,7 +1,7 @@
-//! Where a connection finds what became of its request.
+//! Where a connection finds what became of the request that it has handed out.
 //!
-//! While its worker has not looked, an answer is left here, and costs no hand-off. Once it has
-//! looked in vain, the answer comes by mail.
+//! An answer that comes before the next call of the worker is left here, and costs no hand-off. If
+//! the worker then finds none, a later one comes by mail (`inbox`).
 
 use std::mem::replace;
 use std::net::SocketAddr;
@@ -40,9 +40,9 @@ pub(super) struct Slot {
 }
 
 enum SlotState {
-    /// The worker has handed out the request, and looks here at its next call.
+    /// The request has no answer yet. The worker looks here at its next call.
     HandedOut,
-    /// For that look.
+    /// What it will find then.
     Settled(Settled),
     /// The worker has looked in vain, and awaits mail.
     AwaitsMail,

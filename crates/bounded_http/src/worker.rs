@@ -59,10 +59,10 @@ const INBOX: u64 = 0;
 
 struct Entry {
     connection: Connection,
-    /// For what the socket is in the interest list of epoll(7). If empty, it is not there.
+    /// What epoll(7) waits for on the socket. If empty, the socket is not in its interest list.
     interest: EventFlags,
-    /// Whether it is in the run queue, once. Until its turn, it gets no other event. Whoever is
-    /// overdue or evicted is found again.
+    /// Whether it is in the run queue, once. Until its turn, it gets no other event: if it is
+    /// overdue or to be evicted, the next look finds it again.
     queued: bool,
 }
 
@@ -236,8 +236,8 @@ impl Worker {
         self.agenda.is_over = true;
     }
 
-    /// Takes the mail now: whoever has sent a notification before that is heard in this pass, and
-    /// one that comes later makes the inbox ready again.
+    /// Takes the mail at once: a notification that came before has this pass, and one that comes
+    /// later makes the inbox ready again, for the next.
     fn begin_pass(&mut self, events: &[epoll::Event], now: Instant) {
         self.pass.begin(now);
         self.is_full = events.len() == EVENTS_PER_PASS;
