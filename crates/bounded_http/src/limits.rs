@@ -339,40 +339,40 @@ mod tests {
         let shared = &Handle::new(1, LIMITS).unwrap().0;
         let start = Instant::now();
         let read_bytes = || shared.read_bytes.load(Relaxed);
-        // each version has two clients, which begin to read it at this second
+        // each content has two clients, which begin to read it at this second
         let read = |content: &SharedContent, seconds: u64| {
             let begun = start + Duration::from_secs(seconds);
             [(); 2].map(|()| (content.clone(), Reading::new(shared, content, begun)))
         };
         // each deadline, in seconds
-        let deadlines = |versions: &[[(SharedContent, Reading); 2]]| -> Vec<Option<f64>> {
+        let deadlines = |contents: &[[(SharedContent, Reading); 2]]| -> Vec<Option<f64>> {
             let deadline =
                 |(_, reading): &(_, Reading)| Some((reading.deadline()? - start).as_secs_f64());
-            versions.iter().flatten().map(deadline).collect()
+            contents.iter().flatten().map(deadline).collect()
         };
-        let mut versions = Vec::new();
+        let mut contents = Vec::new();
         for number in 0..5 {
             let content = SharedContent::new(vec![0; 4_000]);
-            versions.push(read(&content, number));
-            assert_eq!(versions.len() * 4_000, read_bytes());
-            let newest = deadlines(&versions[versions.len() - 1..]);
+            contents.push(read(&content, number));
+            assert_eq!(contents.len() * 4_000, read_bytes());
+            let newest = deadlines(&contents[contents.len() - 1..]);
             assert_eq!(newest, [None; 2], "the application refers to it");
             drop(content);
             if number < 2 {
-                assert_eq!(deadlines(&versions), vec![None; 2 * versions.len()], "there is room");
+                assert_eq!(deadlines(&contents), vec![None; 2 * contents.len()], "there is room");
             }
         }
         // twice the limit of 10,000
-        assert_eq!(deadlines(&versions), [0., 0., 1., 1., 2., 2., 3., 3., 4., 4.].map(Some));
+        assert_eq!(deadlines(&contents), [0., 0., 1., 1., 2., 2., 3., 3., 4., 4.].map(Some));
         // the older ones are closed: 2,000 more than the limit, so 8 tenths of 30 s are left
-        versions.drain(..2);
-        assert_eq!(deadlines(&versions), [26., 26., 27., 27., 28., 28.].map(Some));
-        drop(versions);
+        contents.drain(..2);
+        assert_eq!(deadlines(&contents), [26., 26., 27., 27., 28., 28.].map(Some));
+        drop(contents);
         assert_eq!(read_bytes(), 0);
-        // two versions of a long content may be read to their end
-        let versions = [0, 1].map(|number| read(&SharedContent::new(vec![0; 10_001]), number));
-        assert_eq!(deadlines(&versions), [None; 4]);
-        drop(versions);
+        // a long content and the one before may be read to their end
+        let contents = [0, 1].map(|number| read(&SharedContent::new(vec![0; 10_001]), number));
+        assert_eq!(deadlines(&contents), [None; 4]);
+        drop(contents);
         assert_eq!(read_bytes(), 0);
     }
 }

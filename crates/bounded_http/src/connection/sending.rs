@@ -191,10 +191,10 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_reads_what_is_old_is_closed_when_memory_is_short() {
+    fn a_slow_reader_of_an_orphaned_content_is_closed_when_memory_is_short() {
         for (others_bytes, deadline, next) in [
             (20_000_000, 10, Next::Close),
-            // two versions of a long content may be read to their end
+            // a long content and the one before may be read to their end
             (LONG, 40, Next::Epoll(EventFlags::OUT)),
         ] {
             let mut pair = Pair::in_state("current");
