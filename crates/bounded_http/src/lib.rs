@@ -28,7 +28,7 @@
 //! use std::thread;
 //! use std::time::{Duration, Instant};
 //!
-//! use bounded_http::{Handle, Limits, Response};
+//! use bounded_http::{Handle, Limits, Response, Worker};
 //!
 //! # fn main() -> std::io::Result<()> {
 //! let listener = TcpListener::bind("127.0.0.1:0")?;
@@ -36,7 +36,7 @@
 //! # let address = listener.local_addr()?;
 //! let (acceptor, workers) =
 //!     Handle::new(4, Limits::default())?.start(Arc::new(()), vec![listener])?;
-//! let serve = |mut worker: bounded_http::Worker| {
+//! let serve = |mut worker: Worker| {
 //!     thread::spawn(move || {
 //!         while let Some(request) = worker.recv() {
 //!             let response = Response::from_string(format!("thread {}\n", worker.number()));

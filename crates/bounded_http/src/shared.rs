@@ -150,8 +150,8 @@ impl Shared {
 pub struct Handle(pub(super) Arc<Shared>);
 
 impl Handle {
-    /// A server with so many workers, which has not started. Fails if the system refuses an eventfd
-    /// for each worker.
+    /// A server with this number of workers, which has not started. Fails if the system refuses an
+    /// eventfd for each worker.
     pub fn new(workers: usize, mut limits: Limits) -> io::Result<Self> {
         limits.request_timeout = limits.request_timeout.min(TIME_MAX);
         limits.keep_alive = limits.keep_alive.min(TIME_MAX);
