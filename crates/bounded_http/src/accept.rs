@@ -90,11 +90,8 @@ impl<L: AsFd> Acceptor<L> {
                     // The client closed the connection before it was accepted.
                     ErrorKind::ConnectionAborted | ErrorKind::Interrupted => {}
                     _ => {
-                        tell(|| {
-                            self.policy.warn(format_args!(
-                                "cannot accept connections for the moment: {error}"
-                            ));
-                        });
+                        let what = "cannot accept connections for the moment";
+                        tell(|| self.policy.warn(format_args!("{what}: {error}")));
                         // Most likely for lack of a descriptor or memory.
                         return sleep(RETRY_TIME);
                     }

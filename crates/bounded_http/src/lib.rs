@@ -58,7 +58,7 @@
 //! # });
 //! while !acceptor.accept(&[stopped.as_fd()], None)?[0] {}
 //! let connections_left = acceptor.stop(Instant::now() + Duration::from_secs(5));
-//! // A connection that is left keeps its worker: then exit without waiting for the threads.
+//! // A request without an answer keeps its worker: then exit without waiting for the threads.
 //! if connections_left == 0 {
 //!     threads.into_iter().for_each(|thread| thread.join().expect("it did not panic"));
 //! }

@@ -17,7 +17,7 @@ use crate::worker::Worker;
 
 /// A server whose requests any thread may take. It has one [`Worker`], behind a mutex, and a thread
 /// that accepts connections. For a worker in each thread, or a [`Policy`](crate::Policy), begin
-/// with [`Handle::new`].
+/// with [`Handle::new`]. When the server is dropped, it closes its listener and all connections.
 pub struct Server {
     handle: Handle,
     worker: Mutex<Worker>,
@@ -31,10 +31,10 @@ impl Server {
         Self::from_listener(TcpListener::bind(address)?, None)
     }
 
-    /// The server of a socket that listens already. `limits`: `None` for the default ones. There
-    /// are no more connections than the process may have, for which its limit of descriptors is
-    /// raised ([`connections_within`]). Fails if the system refuses a thread, a descriptor or an
-    /// option of the socket.
+    /// The server of a socket that listens already. `limits`: `None` for the defaults. Raises the
+    /// limit of descriptors of the process, and lowers [`Limits::connections_max`] to what the
+    /// process may have ([`connections_within`]). Fails if the system refuses a thread, a descriptor
+    /// or an option of the socket.
     pub fn from_listener(
         listener: impl Into<TcpListener>,
         limits: Option<Limits>,
@@ -60,10 +60,9 @@ impl Server {
         Ok(Self { handle, worker, _is_open: is_open })
     }
 
-    /// The next request. Waits for one. Fails if the server has stopped.
+    /// The next request. Waits for one. Does not fail: the result is that of tiny_http.
     ///
-    /// Responses are sent while a thread is in this call: see
-    /// [`Request::respond`](crate::Request::respond).
+    /// Responses are sent while a thread is in this call: see [`Request::respond`].
     pub fn recv(&self) -> io::Result<Request> {
         let mut worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner);
         worker.recv().ok_or_else(|| io::Error::other("the server has stopped"))

@@ -3,11 +3,9 @@
 //! The thread works in passes. A pass begins when [`Worker::wait`] returns. It serves the sockets
 //! that epoll has reported, then mail, then connections of the run queue, and looks at the
 //! deadlines if the first one has passed. When a connection has a whole request,
-//! [`Worker::try_recv`] returns it; the next call goes on with what became of the request, and then
-//! with the rest of the pass. However many clients there are, a pass ends after some milliseconds
-//! if the answers are quick, and the next one asks epoll who else is ready. What may hold up others
-//! is for the run queue: connections with many requests or long contents, and those that are woken,
-//! overdue or evicted.
+//! [`Worker::try_recv`] returns it; the next call goes on with its answer and the rest of the pass.
+//! If the answers are quick, a pass ends after some milliseconds. The run queue has what may hold
+//! up others: many requests of one client, long contents, and who is woken, overdue or evicted.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -66,8 +64,7 @@ struct Entry {
     queued: bool,
 }
 
-/// Gives a thread the requests of the connections that are its own. A connection stays with its
-/// worker until it is closed.
+/// Gives a thread requests. A connection stays with its worker until it is closed.
 pub struct Worker {
     pass: Pass,
     epoll: OwnedFd,
@@ -75,8 +72,7 @@ pub struct Worker {
     connections: BTreeMap<u64, Entry>,
     /// Mail from the inbox that is not served yet.
     mail: VecDeque<Mail>,
-    /// Connections that go on when the others have been served: those with more requests in their
-    /// buffers or much to send, those whose request was woken, and those that are overdue.
+    /// Connections that go on when the others have been served.
     run_queue: VecDeque<(u64, Event)>,
     /// When to look at the deadlines of all connections; `None` if no connection has one.
     next_check: Option<Instant>,
@@ -143,8 +139,7 @@ impl Worker {
         })
     }
 
-    /// Its place among the workers that [`Handle::start`](super::Handle::start) has given, from 0
-    /// on.
+    /// Its place among the workers of [`Handle::start`](super::Handle::start), from 0 on.
     pub fn number(&self) -> usize {
         self.pass.worker
     }
@@ -164,11 +159,9 @@ impl Worker {
     }
 
     /// The next request of this pass over the connections that have something to do. Waits for
-    /// nothing. First sends the response to the request before, if there is one. `None` at the end
-    /// of the pass: do what its requests have in common, and then call [`Worker::wait`].
-    ///
-    /// All that a pass does has the time of its begin, so answers that take longer than some
-    /// milliseconds are for [`Worker::recv`], or for another thread.
+    /// nothing. First sends the response to the request before. `None` at the end of the pass: do
+    /// what its requests have in common, and call [`Worker::wait`]. All that a pass does has the
+    /// time of its begin, so what takes some milliseconds is for [`Worker::recv`] or other threads.
     pub fn try_recv(&mut self) -> Option<Request> {
         if let Some(id) = self.handed_out.take() {
             self.with_connection(id, Connection::take_back);
@@ -180,8 +173,7 @@ impl Worker {
     /// Waits until some connection has something to do, or for
     /// [`Handle::notify`](super::Handle::notify), and begins the next pass, in which there may be
     /// no request. Returns at once if [`Worker::try_recv`] has not returned `None` yet. False once
-    /// [`Acceptor::stop`](super::Acceptor::stop) is over and no request of this worker has to be
-    /// answered.
+    /// [`Acceptor::stop`](super::Acceptor::stop) is over and all requests are answered.
     pub fn wait(&mut self) -> bool {
         if !self.agenda.is_over {
             return true;
@@ -252,8 +244,7 @@ impl Worker {
         self.agenda = Agenda { mail, ..Agenda::default() };
     }
 
-    /// Serves the next of what a pass serves: the sockets that epoll has reported, then some mail,
-    /// then a part of the run queue. False at the end of the pass.
+    /// Serves the next of the [`Agenda`]. False at the end of the pass.
     fn serve_next(&mut self) -> bool {
         if self.agenda.is_over {
             return false;
@@ -375,11 +366,8 @@ impl Worker {
         if let Err(error) = changed {
             entry.connection.note(Closing::NoRoom, pass);
             self.connections.remove(&id);
-            tell(|| {
-                self.pass.policy.warn(format_args!(
-                    "closed a connection: epoll does not take its socket: {error}"
-                ));
-            });
+            let what = "closed a connection: epoll does not take its socket";
+            tell(|| self.pass.policy.warn(format_args!("{what}: {error}")));
         }
     }
 
