@@ -21,9 +21,8 @@ pub struct Arrival {
     /// The number of the listener that has accepted the connection, by the order in
     /// [`Handle::start`](super::Handle::start).
     pub listener: usize,
-    /// When the application could have begun with the request: the return of
-    /// [`Worker::wait`](super::Worker::wait) after which its last bytes were received, or after
-    /// which it was received again. It may have waited in the kernel's buffer before.
+    /// When its last bytes were received, or when it was received again. This is when the worker
+    /// began its pass, so the request may have waited in the kernel's buffer before.
     pub received_at: Instant,
 }
 

@@ -1,11 +1,11 @@
-//! A worker: one thread with one epoll instance.
+//! A worker: one thread with one epoll instance, which works in passes.
 //!
-//! The thread works in passes. A pass begins when [`Worker::wait`] returns. It serves the sockets
-//! that epoll has reported, then mail, then connections of the run queue, and looks at the
-//! deadlines if the first one has passed. When a connection has a whole request,
-//! [`Worker::try_recv`] returns it; the next call goes on with its answer and the rest of the pass.
-//! If the answers are quick, a pass ends after some milliseconds. The run queue has what may hold
-//! up others: many requests of one client, long contents, and who is woken, overdue or evicted.
+//! A pass begins when [`Worker::wait`] returns. It serves the sockets that epoll has reported, then
+//! mail, then connections of the run queue, and looks at the deadlines if the first one has passed.
+//! When a connection has a whole request, [`Worker::try_recv`] returns it; the next call goes on
+//! with its answer and the rest of the pass. If the answers are quick, a pass ends after some
+//! milliseconds. The run queue has what may hold up others: many requests of one client, long
+//! contents, and connections that are woken, overdue or evicted.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -45,8 +45,7 @@ const STALL_TIME: Duration = Duration::from_millis(500);
 /// those that it has not reported the last time (ep_send_events in the kernel's fs/eventpoll.c).
 const EVENTS_PER_PASS: usize = 64;
 
-/// Longest time for which no deadline passes because all batches are full, and sockets may not have
-/// had their turn.
+/// Longest time for which no deadline passes because all batches are full and sockets may wait.
 const CATCH_UP_TIME: Duration = Duration::from_millis(250);
 
 /// How long a pass goes on to serve the run queue, whose connections may have much to send.
@@ -201,8 +200,8 @@ impl Worker {
         true
     }
 
-    /// How long the last pass took: from the return of [`Worker::wait`] to the `None` of
-    /// [`Worker::try_recv`]. For metrics: no request that was answered in it took longer.
+    /// How long the last pass took, if its requests were taken by [`Worker::try_recv`]: from the
+    /// return of [`Worker::wait`] to the `None`. No request that was answered in it took longer.
     pub fn pass_time(&self) -> Duration {
         self.last_pass_end.saturating_duration_since(self.pass.now)
     }
