@@ -108,8 +108,8 @@ impl Request {
         self.slot().arrival(self.received_at)
     }
 
-    /// The number of its connection at its worker, for [`Worker::wake`](super::Worker::wake). All
-    /// requests of the connection have it, and no other connection of the worker ever does.
+    /// The number of its connection, for [`Worker::wake`](super::Worker::wake). All requests of the
+    /// connection have it, and no other connection ever does.
     pub fn id(&self) -> u64 {
         self.slot().id
     }
