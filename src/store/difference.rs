@@ -21,28 +21,10 @@ fn edits_max(colors: usize) -> usize {
 /// further color in the middle, all colors of `old` behind that place are removed, and appended
 /// again.
 pub(super) fn edits_between(old: &ColorList, new: &ColorList) -> Option<Vec<Edit>> {
-    let most = old.len().min(new.len());
-    let pairs = old.iter().zip(new.iter());
-    let prefix = pairs.take_while(|((_, old), (_, new))| old == new).count();
-    let pairs = old.iter().rev().zip(new.iter().rev()).take(most - prefix);
-    let suffix = pairs.take_while(|((_, old), (_, new))| old == new).count();
-    // Appended colors may equal those at the end of `old`. So try without a common suffix, too.
-    edits_within(old, new, prefix, suffix).or_else(|| edits_within(old, new, prefix, 0))
-}
-
-/// [`edits_between`], where the first `prefix` and the last `suffix` colors stay as they are.
-/// `None` also if a color would have to be inserted before the last `suffix`.
-fn edits_within(
-    old: &ColorList,
-    new: &ColorList,
-    prefix: usize,
-    suffix: usize,
-) -> Option<Vec<Edit>> {
-    let middle = |colors: &ColorList| prefix..colors.len() - suffix;
-    let mut wanted = new.iter().take(middle(new).end).skip(prefix).peekable();
-    let mut edits = Vec::new();
     let edits_max = edits_max(new.len());
-    for (id, color) in old.iter().take(middle(old).end).skip(prefix) {
+    let mut wanted = new.iter().peekable();
+    let mut edits = Vec::new();
+    for (id, color) in old.iter() {
         let is_same =
             |(_, wanted): &(i64, &Color)| *wanted == color || wanted.name() == color.name();
         match wanted.next_if(is_same) {
@@ -53,9 +35,6 @@ fn edits_within(
         if edits.len() > edits_max {
             return None;
         }
-    }
-    if suffix > 0 && wanted.peek().is_some() {
-        return None;
     }
     let mut next_id = old.next_id();
     for (_, color) in wanted {
