@@ -7,9 +7,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::EtcdError;
-use super::format::{
-    Keys, Purpose, snapshot_bytes, snapshot_bytes_after, write_edits, write_entry, write_snapshot,
-};
+use super::format::{Keys, Purpose, snapshot_bytes, write_edits, write_entry, write_snapshot};
 use super::gateway::{Gateway, KeyValue, TxnResponse, delete_range, put};
 use super::position::{Position, RANGE_KEYS_MAX, is_put_by};
 use crate::random;
@@ -290,7 +288,9 @@ impl Engine for EtcdEngine {
     }
 
     fn write(&mut self, edits: &[Edit], list: &ColorList) -> Result<Written, StorageError> {
-        let bytes = snapshot_bytes_after(list, edits);
+        let mut after = list.clone();
+        edits.iter().for_each(|edit| drop(after.apply(edit)));
+        let bytes = snapshot_bytes(&after);
         if bytes > LIST_BYTES_MAX && bytes > snapshot_bytes(list) {
             return Ok(Written::TooLong);
         }

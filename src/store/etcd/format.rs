@@ -1,10 +1,8 @@
 //! The values of a snapshot and of entries, in JSON, and which keys they have. Knows no requests.
 
-use std::fmt;
 use std::io::Write as _;
 
-use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 use super::EtcdError;
 use crate::store::{Color, ColorList, Edit};
@@ -68,42 +66,15 @@ pub(super) struct LogEntry {
 }
 
 /// An edit as it is written: `[ID]`, `[ID,COLOR]` or `{"list":[[ID,COLOR],...]}`.
+#[derive(Deserialize)]
+#[serde(untagged)]
 enum WrittenEdit {
-    Remove(i64),
+    Remove([i64; 1]),
     /// An update if the list has the id, or else an append.
     Put(i64, Color),
-    ReplaceAll(Vec<(i64, Color)>),
-}
-
-/// Reads an edit as it comes. What serde derives would first keep all of a list in another form,
-/// which takes several times the memory of the list.
-impl<'de> Deserialize<'de> for WrittenEdit {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct EditVisitor;
-
-        impl<'de> Visitor<'de> for EditVisitor {
-            type Value = WrittenEdit;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an edit")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<WrittenEdit, A::Error> {
-                let id = parts.next_element()?.ok_or_else(|| A::Error::invalid_length(0, &self))?;
-                let color = parts.next_element()?;
-                Ok(color.map_or(WrittenEdit::Remove(id), |color| WrittenEdit::Put(id, color)))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<WrittenEdit, A::Error> {
-                match fields.next_entry::<String, _>()? {
-                    Some((name, list)) if name == "list" => Ok(WrittenEdit::ReplaceAll(list)),
-                    _ => Err(A::Error::missing_field("list")),
-                }
-            }
-        }
-
-        deserializer.deserialize_any(EditVisitor)
-    }
+    ReplaceAll {
+        list: Vec<(i64, Color)>,
+    },
 }
 
 #[derive(Deserialize)]
@@ -202,18 +173,6 @@ pub(super) fn snapshot_bytes(list: &ColorList) -> usize {
     list.envelope_len() + BYTES_PER_COLOR * list.len()
 }
 
-/// The same for the list after these edits.
-pub(super) fn snapshot_bytes_after(list: &ColorList, edits: &[Edit]) -> usize {
-    let bytes = |color: &Color| color.json_len() + BYTES_PER_COLOR + 1;
-    let bytes_of = |id: &i64| list.get(*id).map_or(0, bytes);
-    edits.iter().fold(snapshot_bytes(list), |sum, edit| match edit {
-        Edit::Append(_, color) => sum + bytes(color),
-        Edit::Update(id, color) => (sum + bytes(color)).saturating_sub(bytes_of(id)),
-        Edit::Remove(id, _) => sum.saturating_sub(bytes_of(id)),
-        Edit::ReplaceAll(list) => snapshot_bytes(list),
-    })
-}
-
 impl LogEntry {
     pub(super) fn read(key: &str, value: &[u8]) -> Result<Self, EtcdError> {
         read(key, value)
@@ -224,7 +183,7 @@ impl LogEntry {
     pub(super) fn apply(self, list: &mut ColorList) -> Option<Vec<Edit>> {
         let apply = |edit| {
             let edit = match edit {
-                WrittenEdit::Remove(id) => Edit::Remove(id, list.get(id)?.clone()),
+                WrittenEdit::Remove([id]) => Edit::Remove(id, list.get(id)?.clone()),
                 WrittenEdit::Put(id, color) => match list.get(id) {
                     Some(known) if known.name() == color.name() => Edit::Update(id, color),
                     None if list.next_id().is_some_and(|next| id >= next) => {
@@ -232,7 +191,7 @@ impl LogEntry {
                     }
                     _ => return None,
                 },
-                WrittenEdit::ReplaceAll(list) => Edit::ReplaceAll(list.into_iter().collect()),
+                WrittenEdit::ReplaceAll { list } => Edit::ReplaceAll(list.into_iter().collect()),
             };
             list.apply(&edit);
             Some(edit)
