@@ -47,10 +47,9 @@
 //!   - `etcd`: the list in etcd: its keys and transactions, and which file is for what
 //!   - `etcd/etcd_key`: a key before it is open, and the list that a first start makes there
 //!   - `etcd/etcd_engine`: commits, what they have missed, and snapshots
-//!   - `etcd/position`: the list with its place in the log
+//!   - `etcd/position`: which list it is, and its place in the log
 //!   - `etcd/format`: the values in etcd
 //!   - `etcd/watch`: wakes the writer after commits of other services
-//!   - `etcd/list_id`: which list it is
 //!   - `etcd/gateway`: asks the members of etcd
 //!   - `etcd/call_failure`: why one has not answered, and whether it may have done it
 //!   - `etcd/user`: as whom they are asked

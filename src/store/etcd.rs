@@ -5,10 +5,9 @@
 //! |---|---|
 //! | what does a start find, and how does the first one make the list? | `etcd_key` |
 //! | how is a commit made, and what is certain after a failure? | `etcd_engine` |
-//! | which list is at which position of the log? | `position` |
+//! | which list is it, and at which position of the log? | `position` |
 //! | what do the values in etcd look like? | `format` |
 //! | how are other services' commits noticed at once? | `watch` |
-//! | which list is it? | `list_id` |
 //! | how is one member of etcd asked after the other? | `gateway` |
 //! | why has one not answered, and may it have done it? | `call_failure` |
 //! | as whom is it asked? | `user` |
@@ -62,7 +61,6 @@ mod etcd_engine;
 mod etcd_key;
 mod format;
 mod gateway;
-mod list_id;
 mod position;
 mod user;
 mod watch;

@@ -7,9 +7,7 @@ use std::time::{Duration, Instant};
 use super::EtcdError;
 use super::etcd_engine::{EtcdEngine, LIST_BYTES_MAX};
 use super::format::{Keys, Purpose, snapshot_bytes, write_entry, write_snapshot};
-use super::gateway::{
-    Gateway, KeyValue, MemberAnswer, STEP_TIME, Txn, compare_absent, delete_range, get, put,
-};
+use super::gateway::{Gateway, KeyValue, STEP_TIME, Txn, compare_absent, delete_range, get, put};
 use super::position::Position;
 use super::user::User;
 use super::watch::LogWatch;
@@ -100,13 +98,11 @@ impl EtcdKey {
     }
 
     fn compare_others(&self) -> Result<(), EtcdError> {
-        let answers = self.gateway.ask_each(&self.keys.id_key());
-        let Some(first) = answers.first() else { return Ok(()) };
-        let is_other = |answer: &&MemberAnswer| {
-            answer.cluster_id != first.cluster_id || answer.value != first.value
-        };
-        match answers.iter().find(is_other) {
-            Some(other) => Err(EtcdError::Disagree(first.member.clone(), other.member.clone())),
+        let key = self.keys.id_key();
+        let answers = self.gateway.ask_each(&key);
+        let Some((member, first)) = answers.first() else { return Ok(()) };
+        match answers.iter().find(|(_, answer)| answer != first) {
+            Some((other, _)) => Err(EtcdError::Disagree(member.to_string(), other.to_string())),
             None => Ok(()),
         }
     }

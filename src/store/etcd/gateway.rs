@@ -72,15 +72,6 @@ pub(super) struct Txn {
     pub(super) failure: Vec<Value>,
 }
 
-/// What a member has answered to [`Gateway::ask_each`].
-pub(super) struct MemberAnswer {
-    /// HOST:PORT.
-    pub(super) member: String,
-    pub(super) cluster_id: String,
-    /// `None` if it does not have the key.
-    pub(super) value: Option<Vec<u8>>,
-}
-
 /// The answer to a [`Txn`].
 #[derive(Deserialize)]
 pub(super) struct TxnResponse {
@@ -95,22 +86,14 @@ pub(super) struct TxnResponse {
     pub(super) was_in_doubt: bool,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Header {
     /// Made of what the members were told when they first came together, so two clusters may have
-    /// the same.
-    #[serde(default)]
+    /// the same. Left out within a transaction.
     cluster_id: String,
-    #[serde(default, deserialize_with = "number")]
+    #[serde(deserialize_with = "number")]
     revision: i64,
-}
-
-/// The answer to a read of one key outside a transaction.
-#[derive(Deserialize)]
-struct KeyResponse {
-    header: Header,
-    #[serde(default)]
-    kvs: Vec<KeyValue>,
 }
 
 #[derive(Deserialize)]
@@ -118,8 +101,10 @@ struct OperationResponse {
     response_range: Option<RangeResponse>,
 }
 
+/// The answer to a read, alone or within a transaction.
 #[derive(Deserialize)]
 struct RangeResponse {
+    header: Option<Header>,
     #[serde(default)]
     kvs: Vec<KeyValue>,
 }
@@ -362,15 +347,15 @@ impl Gateway {
     }
 
     /// Asks all members, together, in which cluster they are and what a key has. Returns the
-    /// answers of those that have taken no longer than [`OTHERS_TIME`] for any step.
-    pub(super) fn ask_each(&self, key: &str) -> Vec<MemberAnswer> {
+    /// answers of those that have taken no longer than [`OTHERS_TIME`] for any step, each behind
+    /// HOST:PORT of the member.
+    pub(super) fn ask_each(&self, key: &str) -> Vec<(&str, impl PartialEq + Send)> {
         let request = json!({"key": base64(key)}).to_string();
         let ask = |member: usize| {
             let answer = self.post(member, "kv/range", request.as_bytes(), OTHERS_TIME);
-            let KeyResponse { header, mut kvs } = answer.ok()?;
+            let RangeResponse { header, mut kvs } = answer.ok()?;
             let value = kvs.pop().map(|found| found.value);
-            let name = self.members[member].clone();
-            Some(MemberAnswer { member: name, cluster_id: header.cluster_id, value })
+            Some((&*self.members[member], (header?.cluster_id, value)))
         };
         thread::scope(|scope| {
             // One for which the system refuses a thread is not asked.
