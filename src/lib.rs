@@ -60,8 +60,7 @@
 //!   - `sqlite/data_path`: what is at the path of `--data`, before SQLite opens it
 //!   - `sqlite/new_file`: makes FILE at the first start
 //!   - `sqlite/locks`: keeps out a second service, and waits for what is busy
-//!   - `sqlite/open_database`: an open database, its reads and saves
-//!   - `sqlite/sqlite_engine`: the same as a storage engine
+//!   - `sqlite/open_database`: an open database as a storage engine, its reads and saves
 //!   - `sqlite/rows`: the table of colors in SQL
 //!   - `sqlite/wal_files`: FILE, FILE-wal and FILE-shm of a database that is open
 //!   - `sqlite/error`: why a database cannot be used

@@ -12,7 +12,6 @@
 //! | how is FILE opened, read, saved to and closed? what have others committed? | `open_database` |
 //! | which table does FILE have, and what if that changes? | `rows` |
 //! | are FILE, FILE-wal and FILE-shm those that were opened, and is there room? | `wal_files` |
-//! | how does a save wait, and what is said of other programs? | `sqlite_engine` |
 //! | why can FILE not be used, and what is to be done? | `error` |
 //!
 //! # Locks
@@ -58,7 +57,6 @@ mod locks;
 mod new_file;
 mod open_database;
 mod rows;
-mod sqlite_engine;
 mod wal_files;
 
 use data_path::{check_writable, locate};
@@ -70,5 +68,4 @@ use new_file::check_new_file;
 pub(super) use new_file::lock_or_make;
 pub(super) use open_database::Database;
 use open_database::read_without_writing;
-pub(super) use sqlite_engine::SqliteEngine;
 use wal_files::sync_directory;

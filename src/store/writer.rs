@@ -296,7 +296,7 @@ mod tests {
 
     use rusqlite::Connection;
 
-    use super::super::sqlite::{self, Database, SqliteEngine};
+    use super::super::sqlite::{self, Database};
     use super::super::{Action, Color};
     use super::*;
     use crate::conditions::Conditions;
@@ -306,8 +306,8 @@ mod tests {
         fs::create_dir_all(directory).unwrap();
         let path = directory.join("colors.db");
         let (lock, _) = sqlite::lock_or_make(&path, Some(&ColorList::default()), None).unwrap();
-        let (database, colors) = Database::open(&path, &path, lock).unwrap();
-        Writer::new(Box::new(SqliteEngine::new(database, colors.clone())), colors, Box::new(|_| ()))
+        let database = Database::open(&path, &path, lock).unwrap();
+        Writer::new(Box::new(database), ColorList::default(), Box::new(|_| ()))
     }
 
     fn scratch(name: &str) -> PathBuf {

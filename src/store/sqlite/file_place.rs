@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use super::{Database, DatabaseError, SqliteEngine};
+use super::{Database, DatabaseError};
 use super::{
     check_lock, check_new_file, check_writable, locate, lock_file, lock_or_make,
     read_without_writing, sync_directory,
@@ -77,9 +77,9 @@ impl Place for FilePlace {
         let (lock, is_new) = lock_or_make(&path, seed.as_ref(), lock).map_err(reason)?;
         // Freed before the list is read from FILE, which takes as much memory.
         drop(seed);
-        let (database, list) = Database::open(&given, &path, lock).map_err(reason)?;
-        let engine = Box::new(SqliteEngine::new(database, list.clone()));
-        Ok(OpenPlace { engine, list, is_new, watch: None, path: Some(path) })
+        let engine = Database::open(&given, &path, lock).map_err(reason)?;
+        let list = engine.list.clone();
+        Ok(OpenPlace { engine: Box::new(engine), list, is_new, watch: None, path: Some(path) })
     }
 }
 
