@@ -42,10 +42,8 @@
 //!   - `change`: what a change does to a version
 //!   - `difference`: the edits that lead from one list to another
 //!   - `writer`: group commit, and polls for what others have committed
-//!   - `place`: what a start, `--check` and `--dump` need of where the list is kept
-//!   - `engine`: what the writer needs of a storage engine
-//!   - `etcd`: the list in etcd: its keys and transactions, and which file is for what
-//!   - `etcd/etcd_key`: a key before it is open, and the list that a first start makes there
+//!   - `engine`: what the writer needs of a storage engine, and a start of the place of the list
+//!   - `etcd`: the list in etcd: its keys and transactions, and what a start does with a key
 //!   - `etcd/etcd_engine`: commits, what they have missed, and snapshots
 //!   - `etcd/position`: which list it is, and its place in the log
 //!   - `etcd/format`: the values in etcd
@@ -55,8 +53,7 @@
 //!   - `etcd/user`: as whom they are asked
 //!   - `etcd/error`: why etcd cannot be used
 //!   - `storage_status`: whether changes can be saved
-//!   - `sqlite`: which of the files below one needs for what, and the locks on FILE
-//!   - `sqlite/file_place`: FILE before it is open
+//!   - `sqlite`: FILE before it is open, and all locks on it
 //!   - `sqlite/data_path`: what is at the path of `--data`, before SQLite opens it
 //!   - `sqlite/new_file`: makes FILE at the first start
 //!   - `sqlite/locks`: keeps out a second service, and waits for what is busy
@@ -78,7 +75,6 @@
 //!   - `outbound`: requests to other servers, and their time-outs
 //!   - `names`: looks up the names of other servers
 //!   - `secret_file`: files that have secrets
-//!   - `random`: ids that no other process has
 //!   - `signals`: stop the service, or have tokens read again
 //!   - `service_manager`: what systemd is told, heartbeats for its watchdog included
 //!   - `logging`: log lines, how many there may be, and the thread that writes them
@@ -216,7 +212,6 @@ mod names;
 mod options;
 mod outbound;
 mod pool;
-mod random;
 mod representation;
 mod secret_file;
 mod serve;

@@ -7,10 +7,11 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::EtcdError;
-use super::format::{Keys, Purpose, snapshot_bytes, write_edits, write_entry, write_snapshot};
+use super::format::{
+    Keys, Purpose, random_id, snapshot_bytes, write_edits, write_entry, write_snapshot,
+};
 use super::gateway::{Gateway, KeyValue, TxnResponse, delete_range, put};
 use super::position::{Position, RANGE_KEYS_MAX, is_put_by};
-use crate::random;
 use crate::store::engine::{Begun, Commit, Engine, Refresh, Save, StorageError, Written};
 use crate::store::{ColorList, Edit};
 
@@ -135,7 +136,7 @@ impl EtcdEngine {
         let before = self.position.clone();
         let number = before.number + 1;
         let key = self.keys.entry(number);
-        let id = random::id();
+        let id = random_id();
         let edits = match purpose {
             Purpose::Commit => &*self.written,
             Purpose::Snapshot | Purpose::Fence => b"",

@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 
+use rustix::rand::{GetRandomFlags, getrandom};
 use serde::Deserialize;
 
 use super::EtcdError;
@@ -13,6 +14,16 @@ const FORMAT: u32 = 1;
 
 /// Bytes that a color has in a value besides its JSON: its id and what separates it from the next.
 const BYTES_PER_COLOR: usize = 24;
+
+/// An id that no other process has: 64 random bits from the kernel, in hexadecimal. Pauses that are
+/// spread at random need less: fastrand begins with the time.
+pub(super) fn random_id() -> String {
+    let mut bytes = [0; 8];
+    let filled = getrandom(&mut bytes, GetRandomFlags::empty());
+    // getrandom(2): it fails only before the kernel has collected enough, for which it waits.
+    assert_eq!(filled, Ok(bytes.len()), "the kernel has random bytes");
+    format!("{:016x}", u64::from_ne_bytes(bytes))
+}
 
 /// Names the keys of one list.
 #[derive(Clone)]

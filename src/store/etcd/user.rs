@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn what_was_asked_is_not_done_if_there_is_no_token_for_it() {
-        let file = std::env::temp_dir().join(crate::random::id());
+        let file = std::env::temp_dir().join(super::super::format::random_id());
         std::fs::write(&file, "a:b").unwrap();
         let user = User::new(&file).unwrap();
         let failure = user.renew(|_| Err(CallFailure::MayBeDone("x".to_owned())));
