@@ -233,7 +233,7 @@ use crate::follower::Follower;
 use crate::load::Opened;
 use crate::options::{Endpoint, Options};
 use crate::serve::{Handler, Listener};
-use crate::service::{LoadedTokens, Service, Tokens, Waits};
+use crate::service::{Service, Tokens, Waits};
 use crate::signals::Signals;
 
 /// How long after the signal the process stops waiting for the storage to be closed. A start
@@ -253,7 +253,7 @@ pub fn main() -> ExitCode {
     let started = logging::start(options.log_level).map_err(|_| Failure::Thread);
     let ended = started.and_then(|()| match (&options.health, &options.data) {
         (Some(address), _) => health_check::check(&options, address.as_ref()),
-        (None, Some(place)) if options.dump => load::dump(place),
+        (None, Some(place)) if options.dump => load::dump(place, &options),
         _ if options.check => check(&options),
         _ => run(&options, inherited),
     });
@@ -268,7 +268,7 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     let is_starting = Arc::new(AtomicBool::new(true));
     let signals =
         Signals::handle(&is_starting, options.handles_hangup()).map_err(Failure::System)?;
-    let (tokens, loaded) = load_tokens(options)?.unzip();
+    let tokens = load_tokens(options)?;
     let follower = Follower::new(options);
     let mut source = load::load_source(options, follower.as_ref())?;
     source.lock()?;
@@ -314,7 +314,8 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     );
     let service = Arc::new(service);
     let handler = Handler::new(Arc::clone(&service), &pool);
-    let (acceptor, workers) = server.start(service, listeners).map_err(Failure::System)?;
+    let policy = Arc::clone(&service);
+    let (acceptor, workers) = server.start(policy, listeners).map_err(Failure::System)?;
     for worker in workers {
         let handler = Arc::clone(&handler);
         let name = format!("worker-{}", worker.number());
@@ -327,7 +328,7 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
         pool::run_named(&pool, "follower", move || follower.run(&store));
     }
     let warning = store.status().and_then(|status| status.now().warning);
-    log_advice(options, &endpoints, is_activated, warning, loaded);
+    log_advice(options, &endpoints, is_activated, warning, service.tokens.as_ref());
     let ended = serve::accept(&acceptor, &handler, &signals);
     signals.await_second();
     let deadline = Instant::now() + STOP_TIME;
@@ -362,7 +363,7 @@ fn log_advice(
     endpoints: &[Endpoint],
     is_activated: bool,
     warning: Option<String>,
-    loaded: Option<LoadedTokens>,
+    tokens: Option<&Tokens>,
 ) {
     log_warnings(options);
     warning.iter().for_each(|warning| log::warn!("{warning}"));
@@ -372,8 +373,8 @@ fn log_advice(
     if let Some(url) = &options.follow {
         log::info!("follows {url}: changes are made there");
     }
-    if let Some(loaded) = loaded {
-        loaded.log();
+    if let Some(tokens) = tokens {
+        tokens.log();
     }
     let Some(endpoint) = endpoints.iter().find(|endpoint| endpoint.is_open()) else { return };
     if options.token_file.is_none() && !options.read_only && options.follow.is_none() {
@@ -387,10 +388,9 @@ fn log_advice(
 /// Logs what is wrong with options, and does not prevent a start.
 fn log_warnings(options: &Options) {
     options.warnings.iter().for_each(|warning| log::warn!("{warning}"));
-    let file = options.etcd_user_file.as_deref();
-    // It was read before.
-    let read = file.and_then(|file| secret_file::read("etcd user file", file).ok());
-    read.and_then(|(_, warning)| warning).iter().for_each(|warning| log::warn!("{warning}"));
+    if let Some(file) = &options.etcd_user_file {
+        secret_file::warn_if_open("etcd user file", file);
+    }
 }
 
 /// `--check`: reads what a start would read, and fails if that would make the start fail. Listens
@@ -407,12 +407,11 @@ fn check(options: &Options) -> Result<(), Failure> {
 }
 
 /// The tokens of the token file, if there is one.
-fn load_tokens(options: &Options) -> Result<Option<(Tokens, LoadedTokens)>, Failure> {
+fn load_tokens(options: &Options) -> Result<Option<Tokens>, Failure> {
     let Some(file) = options.token_file.as_deref() else { return Ok(None) };
     let tokens = Tokens::new(file);
-    let loaded =
-        tokens.load().map_err(|error| Failure::TokenFile(file.display().to_string(), error))?;
-    Ok(Some((tokens, loaded)))
+    tokens.load().map_err(|error| Failure::TokenFile(file.display().to_string(), error))?;
+    Ok(Some(tokens))
 }
 
 fn listen_all(options: &Options) -> Result<Vec<Listener>, Failure> {

@@ -62,7 +62,7 @@ pub(crate) fn load_source(
     options: &Options,
     follower: Option<&Follower>,
 ) -> Result<Source, Failure> {
-    let place = options.data.as_ref().map(find).transpose()?;
+    let place = options.data.as_ref().map(|place| find(place, options)).transpose()?;
     if let Some((place, name)) = &place {
         place.check_usable().map_err(unusable(name))?;
     }
@@ -71,13 +71,14 @@ pub(crate) fn load_source(
     Ok(Source { place, seed, is_seed_given: options.seed.is_some() })
 }
 
-fn find(place: &DataPlace) -> Result<(Box<dyn Place>, String), Failure> {
+fn find(place: &DataPlace, options: &Options) -> Result<(Box<dyn Place>, String), Failure> {
     let (name, found): (_, Result<Box<dyn Place>, String>) = match place {
         DataPlace::File(file) => {
             (file.display().to_string(), FilePlace::find(file).map(|found| Box::new(found) as _))
         }
         DataPlace::Etcd(etcd) => {
-            let found = EtcdKey::find(&etcd.members, etcd.user_file.as_deref(), &etcd.key);
+            let user_file = options.etcd_user_file.as_deref();
+            let found = EtcdKey::find(&etcd.members, user_file, &etcd.key);
             let found = found.map_err(|error| error.to_string());
             (etcd.to_string(), found.map(|found| Box::new(found) as _))
         }
@@ -140,8 +141,8 @@ pub(crate) fn check_list(options: &Options) -> Result<String, Failure> {
 }
 
 /// Prints the list of a place as `GET /colors` answers it.
-pub(crate) fn dump(place: &DataPlace) -> Result<(), Failure> {
-    let (place, name) = find(place)?;
+pub(crate) fn dump(place: &DataPlace, options: &Options) -> Result<(), Failure> {
+    let (place, name) = find(place, options)?;
     let colors = place.dump().map_err(unusable(&name))?;
     io::stdout().write_all(colors.envelope().bytes()).map_err(Failure::Output)
 }

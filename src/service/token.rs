@@ -36,12 +36,6 @@ struct Accepted {
     name: Option<Arc<str>>,
 }
 
-/// What to log once the tokens are loaded.
-pub(crate) struct LoadedTokens {
-    message: String,
-    warning: Option<String>,
-}
-
 impl Tokens {
     /// Without tokens until [`Tokens::load`] reads the file.
     pub(crate) fn new(file: &Path) -> Self {
@@ -54,14 +48,19 @@ impl Tokens {
 
     /// Reads the file and replaces all tokens by those in it. Fails, and leaves the tokens as they
     /// are, if the file cannot be read, has no token or has a malformed line.
-    pub(crate) fn load(&self) -> io::Result<LoadedTokens> {
-        let (content, warning) = secret_file::read("token file", &self.file)?;
+    pub(crate) fn load(&self) -> io::Result<()> {
+        let content = secret_file::read(&self.file)?;
         let accepted = parse(&content).map_err(io::Error::other)?;
-        let file = self.file.display();
-        let count = accepted.len();
-        let plural = if count == 1 { "" } else { "s" };
         *self.accepted.write().unwrap_or_else(PoisonError::into_inner) = accepted;
-        Ok(LoadedTokens { message: format!("{count} token{plural} loaded from {file}"), warning })
+        Ok(())
+    }
+
+    /// Logs how many tokens there are, and warns if others can read them.
+    pub(crate) fn log(&self) {
+        let count = self.accepted.read().unwrap_or_else(PoisonError::into_inner).len();
+        let plural = if count == 1 { "" } else { "s" };
+        log::info!("{count} token{plural} loaded from {}", self.file.display());
+        secret_file::warn_if_open("token file", &self.file);
     }
 
     /// Fails with the challenge for a request without a valid token.
@@ -89,16 +88,9 @@ impl Tokens {
     }
 }
 
-impl LoadedTokens {
-    pub(crate) fn log(&self) {
-        log::info!("{}", self.message);
-        self.warning.iter().for_each(|warning| log::warn!("{warning}"));
-    }
-}
-
 /// The only token of a file, without its name. Fails if the file has none or several.
 pub(crate) fn only_token(file: &Path) -> io::Result<String> {
-    let (content, _) = secret_file::read("token file", file)?;
+    let content = secret_file::read(file)?;
     match &parse(&content).map_err(io::Error::other)?[..] {
         [_] => {
             let token =

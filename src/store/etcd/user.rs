@@ -30,8 +30,7 @@ impl User {
 
     /// The request for a token. Reads the file each time: a new password needs no signal.
     fn credentials(&self) -> Result<String, EtcdError> {
-        let read = secret_file::read("etcd user file", &self.file);
-        let parsed = read.and_then(|(content, _)| parse(&content));
+        let parsed = secret_file::read(&self.file).and_then(|content| parse(&content));
         parsed.map_err(|error| EtcdError::Unavailable {
             cause: "the etcd user file cannot be used",
             details: format!("{}: {error}", self.file.display()),
