@@ -3,7 +3,6 @@
 //! arrive meanwhile wait for the next commit. What others have committed is found by each save, and
 //! by a poll: when a watch has news, and after a second without messages.
 
-use std::mem::take;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::exit;
 use std::sync::Arc;
@@ -55,12 +54,16 @@ pub(crate) struct Writer {
     list: Arc<SharedList>,
     status: Arc<StorageStatus>,
     messages: Receiver<WriterMessage>,
-    /// From when the engine is told to commit until that has failed, or readers have the version.
-    is_committing: bool,
     /// See [`Save`].
     is_behind: bool,
-    /// How many of the changes fail, of the first ones, if the save that is under way fails.
+}
+
+/// How far a save has come, for the case that it fails or panics.
+struct Attempt {
+    /// How many of the changes fail with it, of the first ones.
     failing: usize,
+    /// From when the engine is told to commit until that has failed, or readers have the version.
+    is_committing: bool,
 }
 
 impl Writer {
@@ -75,16 +78,7 @@ impl Writer {
         let (writer, messages) = mpsc::channel();
         let storage = Storage::Durable(writer, Arc::clone(&status));
         let store = Store { list: Arc::clone(&list), storage };
-        let writer = Self {
-            engine,
-            list,
-            status,
-            messages,
-            is_committing: false,
-            is_behind: false,
-            failing: 0,
-        };
-        (store, writer)
+        (store, Self { engine, list, status, messages, is_behind: false })
     }
 
     /// Saves changes until it is told to close, or until all clones of the store are dropped.
@@ -156,7 +150,12 @@ impl Writer {
     /// Begins a save, and publishes what others have committed. While the storage is locked, tries
     /// again until the first change has waited for too long, and fails for those that have. Without
     /// changes, tries once.
-    fn begin(&mut self, save: &Save, changes: &[QueuedChange]) -> Result<(), StorageError> {
+    fn begin(
+        &mut self,
+        save: &Save,
+        changes: &[QueuedChange],
+        attempt: &mut Attempt,
+    ) -> Result<(), StorageError> {
         loop {
             match self.engine.begin(save)? {
                 Begun::Ready(refresh) => {
@@ -168,7 +167,7 @@ impl Writer {
                     let is_over = |queued: &&QueuedChange| queued.came.elapsed() > LOCKED_TIME;
                     let over = changes.iter().take_while(is_over).count();
                     if over > 0 || changes.is_empty() {
-                        self.failing = over;
+                        attempt.failing = over;
                         return Err(error);
                     }
                     self.status.restart_clock();
@@ -195,13 +194,12 @@ impl Writer {
         {
             return vec![Err(refusal); changes.len()];
         }
-        self.failing = changes.len();
-        let mut saved = status.supervise(|| self.try_save(changes));
+        let mut attempt = Attempt { failing: changes.len(), is_committing: false };
+        let mut saved = status.supervise(|| self.try_save(changes, &mut attempt));
         self.engine.roll_back();
-        // After a panic: another error of a commit says itself what is certain.
-        let is_in_doubt = take(&mut self.is_committing);
         if let Err(error) = &mut saved {
-            if is_in_doubt {
+            // After a panic: another error of a commit says itself what is certain.
+            if attempt.is_committing {
                 error.certainty = Certainty::InDoubt;
                 self.is_behind = true;
             }
@@ -209,7 +207,7 @@ impl Writer {
                 status.note_failed(error);
             }
         }
-        let failing = &changes[..self.failing];
+        let failing = &changes[..attempt.failing];
         match saved {
             Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
             Err(error) if error.scope == Scope::Edits => {
@@ -225,15 +223,19 @@ impl Writer {
     }
 
     /// Makes changes, commits them, and publishes the list. If that fails, publishes none of them.
-    fn try_save(&mut self, changes: &[QueuedChange]) -> Result<Vec<Outcome>, StorageError> {
+    fn try_save(
+        &mut self,
+        changes: &[QueuedChange],
+        attempt: &mut Attempt,
+    ) -> Result<Vec<Outcome>, StorageError> {
         let has_failed = self.status.now().failure.is_some();
         let oldest = changes.first().map(|queued| queued.came);
         let is_behind = self.is_behind;
         let save = Save { has_failed, is_behind, begun: Instant::now(), oldest };
         loop {
-            self.begin(&save, changes)?;
+            self.begin(&save, changes, attempt)?;
             self.is_behind = false;
-            if let Some(outcomes) = self.try_commit(changes)? {
+            if let Some(outcomes) = self.try_commit(changes, attempt)? {
                 return Ok(outcomes);
             }
             self.engine.roll_back();
@@ -244,6 +246,7 @@ impl Writer {
     fn try_commit(
         &mut self,
         changes: &[QueuedChange],
+        attempt: &mut Attempt,
     ) -> Result<Option<Vec<Outcome>>, StorageError> {
         let begun = Instant::now();
         let mut version = self.list.version().list;
@@ -267,12 +270,10 @@ impl Writer {
             }
         }
         // The others are not in this commit, whatever becomes of it.
-        self.failing = outcomes.len();
-        self.is_committing = true;
+        attempt.failing = outcomes.len();
+        attempt.is_committing = true;
         let commit = self.engine.commit(&version);
-        if !matches!(commit, Ok(Commit::Done)) {
-            self.is_committing = false;
-        }
+        attempt.is_committing = matches!(commit, Ok(Commit::Done));
         match commit? {
             Commit::Done => {}
             Commit::Conflict => return Ok(None),
@@ -283,7 +284,6 @@ impl Writer {
             self.status.metrics.durations.observe(begun.elapsed());
             self.status.note_saved();
         }
-        self.is_committing = false;
         Ok(Some(outcomes))
     }
 }
