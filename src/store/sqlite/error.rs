@@ -92,13 +92,7 @@ impl DatabaseError {
             Self::Busy => "another process has locked the database",
             Self::Full => "the disk is full",
             Self::SyncFailed | Self::Disk(_) | Self::NotErased => "the disk reported an error",
-            Self::Missing
-            | Self::Foreign
-            | Self::Newer
-            | Self::Unusable(_)
-            | Self::Refused(_)
-            | Self::Damaged(_)
-            | Self::Inaccessible => "the database cannot be used",
+            _ => "the database cannot be used",
         }
     }
 }
