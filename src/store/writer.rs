@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::engine::{Begun, Certainty, Commit, Refresh, Save, Scope, Written};
 use super::{
-    Change, ChangeListener, ColorList, Deliver, Engine, Outcome, SharedList, Storage, StorageError,
+    Change, ChangeListener, ColorList, Deliver, Engine, Outcome, SharedList, StorageError,
     StorageStatus, Store,
 };
 use crate::logging;
@@ -76,8 +76,7 @@ impl Writer {
         let list = Arc::new(SharedList::new(colors, notify));
         let status = Arc::new(StorageStatus::new(engine.warning()));
         let (writer, messages) = mpsc::channel();
-        let storage = Storage::Durable(writer, Arc::clone(&status));
-        let store = Store { list: Arc::clone(&list), storage };
+        let store = Store { list: Arc::clone(&list), writer: Some((writer, Arc::clone(&status))) };
         (store, Self { engine, list, status, messages, is_behind: false })
     }
 
