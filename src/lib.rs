@@ -49,9 +49,8 @@
 //!   - `etcd/format`: the values in etcd
 //!   - `etcd/watch`: wakes the writer after commits of other services
 //!   - `etcd/gateway`: asks the members of etcd
-//!   - `etcd/call_failure`: why one has not answered, and whether it may have done it
 //!   - `etcd/user`: as whom they are asked
-//!   - `etcd/error`: why etcd cannot be used
+//!   - `etcd/error`: why etcd cannot be used, and whether a member may have done what it was asked
 //!   - `storage_status`: whether changes can be saved
 //!   - `sqlite`: FILE before it is open, and all locks on it
 //!   - `sqlite/data_path`: what is at the path of `--data`, before SQLite opens it

@@ -8,9 +8,8 @@
 //! | what do the values in etcd look like? | `format` |
 //! | how are other services' commits noticed at once? | `watch` |
 //! | how is one member of etcd asked after the other? | `gateway` |
-//! | why has one not answered, and may it have done it? | `call_failure` |
 //! | as whom is it asked? | `user` |
-//! | why can etcd not be used? | `error` |
+//! | why can etcd not be used? why has one not answered, and may it have done it? | `error` |
 //!
 //! # Keys
 //!
@@ -54,7 +53,6 @@
 //! - **A start** reads snapshot and log as they were in one revision of etcd. If that is compacted
 //!   meanwhile, it reads them anew.
 
-mod call_failure;
 mod error;
 mod etcd_engine;
 mod format;

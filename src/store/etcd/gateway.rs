@@ -18,7 +18,7 @@ use ureq::http::Response;
 use ureq::{Agent, Body, Error, Timeout};
 
 use super::EtcdError;
-use super::call_failure::{CallFailure, NO_LEADER, classify, not_gateway, refusal};
+use super::error::{CallFailure, NO_LEADER, classify, not_gateway, refusal};
 use super::user::User;
 use crate::outbound;
 

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use serde_json::{Value, json};
 
 use super::EtcdError;
-use super::call_failure::CallFailure;
+use super::error::CallFailure;
 use crate::secret_file;
 
 /// What etcd answers to a user and a password while it lets everybody in.
