@@ -171,7 +171,8 @@ impl EtcdEngine {
             }
         }
         let is_snapshot = purpose == Purpose::Snapshot;
-        self.position.advance(list.clone(), id, value.len(), is_snapshot);
+        self.position.list.clone_from(list);
+        self.position.advance(id, value.len(), is_snapshot);
         Ok(Commit::Done)
     }
 

@@ -73,13 +73,13 @@ pub(super) struct LogEntry {
     pub(super) id: String,
     /// Whether a snapshot was put with it.
     pub(super) is_snapshot: bool,
-    edits: Vec<WrittenEdit>,
+    pub(super) edits: Vec<WrittenEdit>,
 }
 
 /// An edit as it is written: `[ID]`, `[ID,COLOR]` or `{"list":[[ID,COLOR],...]}`.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum WrittenEdit {
+pub(super) enum WrittenEdit {
     Remove([i64; 1]),
     /// An update if the list has the id, or else an append.
     Put(i64, Color),
@@ -95,7 +95,7 @@ struct Snapshot {
 }
 
 /// Reads a value. `key`: for the error.
-fn read<'a, T: Deserialize<'a>>(key: &str, value: &'a [u8]) -> Result<T, EtcdError> {
+pub(super) fn read<'a, T: Deserialize<'a>>(key: &str, value: &'a [u8]) -> Result<T, EtcdError> {
     #[derive(Deserialize)]
     struct Format {
         format: u32,
@@ -184,29 +184,19 @@ pub(super) fn snapshot_bytes(list: &ColorList) -> usize {
     list.envelope_len() + BYTES_PER_COLOR * list.len()
 }
 
-impl LogEntry {
-    pub(super) fn read(key: &str, value: &[u8]) -> Result<Self, EtcdError> {
-        read(key, value)
-    }
-
-    /// Applies the edits to a list, and returns them. `None` if they do not fit the list, which is
-    /// then to be dropped.
-    pub(super) fn apply(self, list: &mut ColorList) -> Option<Vec<Edit>> {
-        let apply = |edit| {
-            let edit = match edit {
-                WrittenEdit::Remove([id]) => Edit::Remove(id, list.get(id)?.clone()),
-                WrittenEdit::Put(id, color) => match list.get(id) {
-                    Some(known) if known.name() == color.name() => Edit::Update(id, color),
-                    None if list.next_id().is_some_and(|next| id >= next) => {
-                        Edit::Append(id, color)
-                    }
-                    _ => return None,
-                },
-                WrittenEdit::ReplaceAll { list } => Edit::ReplaceAll(list.into_iter().collect()),
-            };
-            list.apply(&edit);
-            Some(edit)
+impl WrittenEdit {
+    /// Applies the edit to a list, and returns it. `None` if it does not fit the list.
+    pub(super) fn apply(self, list: &mut ColorList) -> Option<Edit> {
+        let edit = match self {
+            Self::Remove([id]) => Edit::Remove(id, list.get(id)?.clone()),
+            Self::Put(id, color) => match list.get(id) {
+                Some(known) if known.name() == color.name() => Edit::Update(id, color),
+                None if list.next_id().is_some_and(|next| id >= next) => Edit::Append(id, color),
+                _ => return None,
+            },
+            Self::ReplaceAll { list } => Edit::ReplaceAll(list.into_iter().collect()),
         };
-        self.edits.into_iter().map(apply).collect()
+        list.apply(&edit);
+        Some(edit)
     }
 }

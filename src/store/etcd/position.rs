@@ -10,7 +10,7 @@
 use std::time::Instant;
 
 use super::EtcdError;
-use super::format::{Keys, LogEntry, entry_begin, read_snapshot};
+use super::format::{self, Keys, LogEntry, entry_begin, read_snapshot};
 use super::gateway::{
     Gateway, KeyValue, NO_LIST, OLDER_LIST, OTHER_LIST, Txn, TxnResponse, compare_absent,
     compare_value, get, range,
@@ -100,7 +100,7 @@ impl Position {
         if !found.first().is_some_and(is_pair) {
             return Err(EtcdError::Malformed(first));
         }
-        let id = LogEntry::read(&first, &found[0].value)?.id;
+        let LogEntry { id, .. } = format::read(&first, &found[0].value)?;
         let mut position = Self { list, number, id, snapshot: number, bytes: 0 };
         loop {
             let is_last = found.len() < RANGE_KEYS_MAX;
@@ -164,27 +164,21 @@ impl Position {
             if keys.number(&entry.key).ok_or_else(foreign)? != next.number + 1 {
                 return Ok(None);
             }
-            edits.extend(next.apply(keys, &entry)?);
+            let key = keys.entry(next.number + 1);
+            let LogEntry { id, is_snapshot, edits: written } = format::read(&key, &entry.value)?;
+            for edit in written {
+                let applied = edit.apply(&mut next.list);
+                edits.push(applied.ok_or_else(|| EtcdError::Malformed(key.clone()))?);
+            }
+            next.advance(id, entry.value.len(), is_snapshot);
         }
         *self = next;
         Ok(Some(edits))
     }
 
-    /// Applies the next entry, and returns its edits.
-    pub(super) fn apply(&mut self, keys: &Keys, found: &KeyValue) -> Result<Vec<Edit>, EtcdError> {
-        let key = keys.entry(self.number + 1);
-        let entry = LogEntry::read(&key, &found.value)?;
-        let is_snapshot = entry.is_snapshot;
-        let id = entry.id.clone();
-        let mut list = self.list.clone();
-        let edits = entry.apply(&mut list).ok_or(EtcdError::Malformed(key))?;
-        self.advance(list, id, found.value.len(), is_snapshot);
-        Ok(edits)
-    }
-
-    /// Goes on to the next entry, which has this many bytes and leads to this list.
-    pub(super) fn advance(&mut self, list: ColorList, id: String, bytes: usize, is_snapshot: bool) {
-        self.list = list;
+    /// Goes on to the next entry, which has this many bytes. The list is already the one to which
+    /// that leads.
+    pub(super) fn advance(&mut self, id: String, bytes: usize, is_snapshot: bool) {
         self.id = id;
         self.number += 1;
         self.bytes += bytes;
