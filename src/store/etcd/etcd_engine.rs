@@ -53,7 +53,7 @@ pub(crate) struct EtcdEngine {
     /// The revision of etcd in its last answer to a transaction of this engine. What the watch was
     /// told by then is no news.
     read_at: i64,
-    position: Position,
+    pub(super) position: Position,
     /// The edits that lead from the list that readers have to that of `position`. Kept, since a save
     /// or a poll may fail after it has taken entries.
     edits: Vec<Edit>,
@@ -101,13 +101,9 @@ impl EtcdEngine {
     /// Puts a fence, so that a commit of an earlier process, which a member may hold, is either made
     /// before this or never. A conflict does as well: another entry has the place.
     pub(super) fn put_first_fence(&mut self, deadline: Instant) -> Result<(), EtcdError> {
-        self.put(&self.list().clone(), Purpose::Fence, deadline)?;
+        self.put(&self.position.list.clone(), Purpose::Fence, deadline)?;
         self.edits.clear();
         Ok(())
-    }
-
-    pub(super) fn list(&self) -> &ColorList {
-        &self.position.list
     }
 
     /// Has etcd make `success` if the position is still the last one. Otherwise the answer has the
