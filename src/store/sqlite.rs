@@ -46,6 +46,8 @@
 //! (<https://sqlite.org/howtocorrupt.html>, section 2.2). So the connection is closed first, and
 //! the other descriptors after it.
 //!
+//! [`Database::begin`]: super::engine::Engine::begin
+//! [`Database::close`]: super::engine::Engine::close
 //! [`LOCK_TIME`]: locks::LOCK_TIME
 //! [`BUSY_TIME`]: open_database::BUSY_TIME
 //! [`TRY_TIME`]: open_database::TRY_TIME

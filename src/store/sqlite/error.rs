@@ -37,7 +37,7 @@ pub(crate) enum DatabaseError {
     /// When a sync of SQLite fails. The commit is not in the list, now or after a crash.
     SyncFailed,
     /// When a sync fails, and so does the commit that should overwrite what was not synced: see
-    /// [`Database::commit`](super::Database::commit).
+    /// [`Database::commit`](crate::store::engine::Engine::commit).
     NotErased,
     /// When another operation on the disk fails. Has SQLite's extended code, which says which one.
     Disk(i32),
