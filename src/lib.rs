@@ -230,7 +230,7 @@ use bounded_http::Handle;
 use crate::failure::Failure;
 use crate::follower::Follower;
 use crate::load::Opened;
-use crate::options::{Endpoint, Options};
+use crate::options::{DataPlace, Endpoint, Options};
 use crate::serve::{Handler, Listener};
 use crate::service::{Service, Tokens, Waits};
 use crate::signals::Signals;
@@ -280,9 +280,7 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
         bounded_http::connections_max(descriptors, memory_limit, listeners.len(), workers)
             .map_err(Failure::System)?;
     let endpoints: Vec<_> = listeners.iter().map(|listener| listener.endpoint.clone()).collect();
-    // One thread for answers that take long, one for the follower, and those of the storage.
-    let others = 1 + usize::from(follower.is_some()) + source.threads();
-    let pool = pool::start(workers + others).ok_or(Failure::Thread)?;
+    let pool = pool::start(thread_count(options, workers)).ok_or(Failure::Thread)?;
     let limits = service::limits(options, connections_max, buffers_max);
     let server = Handle::new(workers, limits).map_err(Failure::System)?;
     let waits = Waits::new(server.clone(), workers);
@@ -341,6 +339,17 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
         }
     }
     ended.map_err(Failure::System)
+}
+
+/// How many threads the pool has.
+fn thread_count(options: &Options, workers: usize) -> usize {
+    let of_storage = match &options.data {
+        None => 0,
+        Some(DataPlace::File(_)) => 1, // the writer
+        Some(DataPlace::Etcd(_)) => 2, // and the watch
+    };
+    // One for answers that take long.
+    workers + 1 + usize::from(options.follow.is_some()) + of_storage
 }
 
 /// Logs where the service listens, and what list it has.

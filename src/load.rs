@@ -34,11 +34,6 @@ impl Source {
         let Some((place, name)) = &mut self.place else { return Ok(()) };
         place.lock().map_err(unusable(name))
     }
-
-    /// How many threads the place needs.
-    pub(crate) fn threads(&self) -> usize {
-        self.place.as_ref().map_or(0, |(place, _)| place.threads())
-    }
 }
 
 /// What the service starts with.

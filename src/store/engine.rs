@@ -51,9 +51,6 @@ pub(crate) trait Place {
     /// Whether there was a list.
     fn has_list(&self) -> bool;
 
-    /// How many threads an open one needs, that of the writer included.
-    fn threads(&self) -> usize;
-
     /// Fails if a start could not save there.
     fn check_usable(&self) -> Result<(), String>;
 

@@ -207,11 +207,6 @@ impl Place for EtcdKey {
         self.position.is_some()
     }
 
-    /// The writer, and the watch.
-    fn threads(&self) -> usize {
-        2
-    }
-
     fn check_usable(&self) -> Result<(), String> {
         self.check_others().map_err(|error| error.to_string())
     }

@@ -99,10 +99,6 @@ impl Place for FilePlace {
         self.has_list
     }
 
-    fn threads(&self) -> usize {
-        1
-    }
-
     fn check_usable(&self) -> Result<(), String> {
         check_writable(&self.path).map_err(reason)
     }
