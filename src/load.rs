@@ -69,15 +69,11 @@ pub(crate) fn load_source(
 }
 
 fn find(place: &DataPlace, options: &Options) -> Result<(Box<dyn Place>, String), Failure> {
-    let (name, found): (_, Result<Box<dyn Place>, String>) = match place {
-        DataPlace::File(file) => {
-            (file.display().to_string(), FilePlace::find(file).map(|found| Box::new(found) as _))
-        }
+    let user_file = options.etcd_user_file.as_deref();
+    let (name, found) = match place {
+        DataPlace::File(file) => (file.display().to_string(), FilePlace::find(file)),
         DataPlace::Etcd(etcd) => {
-            let user_file = options.etcd_user_file.as_deref();
-            let found = EtcdKey::find(&etcd.members, user_file, &etcd.key);
-            let found = found.map_err(|error| error.to_string());
-            (etcd.to_string(), found.map(|found| Box::new(found) as _))
+            (etcd.to_string(), EtcdKey::find(&etcd.members, user_file, &etcd.key))
         }
     };
     Ok((found.map_err(unusable(&name))?, name))

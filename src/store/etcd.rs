@@ -94,13 +94,13 @@ impl EtcdKey {
         members: &[String],
         user: Option<&Path>,
         key: &str,
-    ) -> Result<Self, EtcdError> {
+    ) -> Result<Box<dyn Place>, String> {
         let deadline = Instant::now() + START_TIME;
-        let user = user.map(User::new).transpose()?.map(Arc::new);
+        let user = user.map(User::new).transpose().map_err(reason)?.map(Arc::new);
         let gateway = Gateway::new(members, user, STEP_TIME);
         let mut found = Self { gateway, keys: Keys::new(key), position: None, deadline };
-        found.read()?;
-        Ok(found)
+        found.read().map_err(reason)?;
+        Ok(Box::new(found))
     }
 
     /// Reads the id of the list, and then the list.
@@ -196,6 +196,10 @@ fn id_in(found: &[KeyValue]) -> Option<Vec<u8>> {
     found.first().map(|id| id.value.clone())
 }
 
+fn reason(error: EtcdError) -> String {
+    error.to_string()
+}
+
 /// Fails if etcd cannot take a list.
 fn check_length(list: &ColorList) -> Result<(), EtcdError> {
     let fits = snapshot_bytes(list) <= LIST_BYTES_MAX;
@@ -208,7 +212,7 @@ impl Place for EtcdKey {
     }
 
     fn check_usable(&self) -> Result<(), String> {
-        self.check_others().map_err(|error| error.to_string())
+        self.check_others().map_err(reason)
     }
 
     /// Any number of services may share a list in etcd.
@@ -217,7 +221,7 @@ impl Place for EtcdKey {
     }
 
     fn check(&self, seed: Option<&ColorList>) -> Result<usize, String> {
-        seed.map_or(Ok(()), check_length).map_err(|error| error.to_string())?;
+        seed.map_or(Ok(()), check_length).map_err(reason)?;
         let there = self.position.as_ref().map(|position| &position.list);
         Ok(there.or(seed).map_or(0, ColorList::len))
     }
@@ -225,10 +229,10 @@ impl Place for EtcdKey {
     fn dump(&self) -> Result<ColorList, String> {
         let position = self.position.as_ref();
         let list = position.map(|position| position.list.clone());
-        list.ok_or_else(|| EtcdError::Missing.to_string())
+        list.ok_or(EtcdError::Missing).map_err(reason)
     }
 
     fn open(self: Box<Self>, seed: Option<ColorList>, writes: bool) -> Result<OpenPlace, String> {
-        self.try_open(seed, writes).map_err(|error| error.to_string())
+        self.try_open(seed, writes).map_err(reason)
     }
 }

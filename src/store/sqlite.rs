@@ -88,9 +88,9 @@ pub(crate) struct FilePlace {
 }
 
 impl FilePlace {
-    pub(crate) fn find(given: &Path) -> Result<Self, String> {
+    pub(crate) fn find(given: &Path) -> Result<Box<dyn Place>, String> {
         let (path, has_list) = locate(given).map_err(reason)?;
-        Ok(Self { given: given.to_owned(), path, has_list, lock: None })
+        Ok(Box::new(Self { given: given.to_owned(), path, has_list, lock: None }))
     }
 }
 
