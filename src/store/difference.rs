@@ -3,17 +3,8 @@
 use super::Color;
 use super::color_list::{ColorList, Edit};
 
-/// The most edits that are worth it for a new list of this many colors. To replace the list writes
-/// each of its colors. An edit takes as much memory as several short colors, with the nodes of the
-/// list that it copies. So a short list is not worth an edit for each color of a long one that it
-/// replaces.
-fn edits_max(colors: usize) -> usize {
-    colors.min(1024.max(colors / 32))
-}
-
 /// The edits that lead from `old` to a list with the colors of `new`. `None` if the whole list is
-/// better replaced: if there would be more edits than [`edits_max`], or if no id is left for a
-/// color to append.
+/// better replaced, or if no id is left for a color to append.
 ///
 /// Walks both lists in order, so that duplicates of a name are colors like any other. If a color of
 /// `old` has the name of the next color of `new`, it stays or gets the new value. Otherwise it is
@@ -21,7 +12,10 @@ fn edits_max(colors: usize) -> usize {
 /// further color in the middle, all colors of `old` behind that place are removed, and appended
 /// again.
 pub(super) fn edits_between(old: &ColorList, new: &ColorList) -> Option<Vec<Edit>> {
-    let edits_max = edits_max(new.len());
+    // To replace the list writes each of its colors. An edit takes as much memory as several short
+    // colors, with the nodes of the list that it copies. So a short list is not worth an edit for
+    // each color of a long one that it replaces.
+    let edits_max = new.len().min(1024.max(new.len() / 32));
     let mut wanted = new.iter().peekable();
     let mut edits = Vec::new();
     for (id, color) in old.iter() {
