@@ -58,8 +58,9 @@ pub(crate) struct Writer {
     is_behind: bool,
 }
 
-/// How far a save has come, for the case that it fails or panics.
-struct Attempt {
+/// A save, and how far it has come, for the case that it fails or panics.
+struct Attempt<'a> {
+    changes: &'a [QueuedChange],
     /// How many of the changes fail with it, of the first ones.
     failing: usize,
     /// From when the engine is told to commit until that has failed, or readers have the version.
@@ -149,12 +150,7 @@ impl Writer {
     /// Begins a save, and publishes what others have committed. While the storage is locked, tries
     /// again until the first change has waited for too long, and fails for those that have. Without
     /// changes, tries once.
-    fn begin(
-        &mut self,
-        save: &Save,
-        changes: &[QueuedChange],
-        attempt: &mut Attempt,
-    ) -> Result<(), StorageError> {
+    fn begin(&mut self, save: &Save, attempt: &mut Attempt) -> Result<(), StorageError> {
         loop {
             match self.engine.begin(save)? {
                 Begun::Ready(refresh) => {
@@ -164,8 +160,8 @@ impl Writer {
                 Begun::Locked(refresh, error) => {
                     self.publish(refresh);
                     let is_over = |queued: &&QueuedChange| queued.came.elapsed() > LOCKED_TIME;
-                    let over = changes.iter().take_while(is_over).count();
-                    if over > 0 || changes.is_empty() {
+                    let over = attempt.changes.iter().take_while(is_over).count();
+                    if over > 0 || attempt.changes.is_empty() {
                         attempt.failing = over;
                         return Err(error);
                     }
@@ -193,8 +189,8 @@ impl Writer {
         {
             return vec![Err(refusal); changes.len()];
         }
-        let mut attempt = Attempt { failing: changes.len(), is_committing: false };
-        let mut saved = status.supervise(|| self.try_save(changes, &mut attempt));
+        let mut attempt = Attempt { changes, failing: changes.len(), is_committing: false };
+        let mut saved = status.supervise(|| self.try_save(&mut attempt));
         self.engine.roll_back();
         if let Err(error) = &mut saved {
             // After a panic: another error of a commit says itself what is certain.
@@ -222,19 +218,15 @@ impl Writer {
     }
 
     /// Makes changes, commits them, and publishes the list. If that fails, publishes none of them.
-    fn try_save(
-        &mut self,
-        changes: &[QueuedChange],
-        attempt: &mut Attempt,
-    ) -> Result<Vec<Outcome>, StorageError> {
+    fn try_save(&mut self, attempt: &mut Attempt) -> Result<Vec<Outcome>, StorageError> {
         let has_failed = self.status.now().failure.is_some();
-        let oldest = changes.first().map(|queued| queued.came);
+        let oldest = attempt.changes.first().map(|queued| queued.came);
         let is_behind = self.is_behind;
         let save = Save { has_failed, is_behind, begun: Instant::now(), oldest };
         loop {
-            self.begin(&save, changes, attempt)?;
+            self.begin(&save, attempt)?;
             self.is_behind = false;
-            if let Some(outcomes) = self.try_commit(changes, attempt)? {
+            if let Some(outcomes) = self.try_commit(attempt)? {
                 return Ok(outcomes);
             }
             self.engine.roll_back();
@@ -242,16 +234,12 @@ impl Writer {
     }
 
     /// The part of a save that is made again after a conflict: then returns `None`.
-    fn try_commit(
-        &mut self,
-        changes: &[QueuedChange],
-        attempt: &mut Attempt,
-    ) -> Result<Option<Vec<Outcome>>, StorageError> {
+    fn try_commit(&mut self, attempt: &mut Attempt) -> Result<Option<Vec<Outcome>>, StorageError> {
         let begun = Instant::now();
         let mut version = self.list.version().list;
         let mut outcomes = Vec::new();
         let mut edits = Vec::new();
-        for queued in changes {
+        for queued in attempt.changes {
             let (mut outcome, made) = queued.change.decide(&version);
             match self.engine.write(&made, &version)? {
                 Written::Yes => {
@@ -276,7 +264,7 @@ impl Writer {
         match commit? {
             Commit::Done => {}
             Commit::Conflict => return Ok(None),
-            Commit::Contended => return Ok(Some(vec![Outcome::Contended; changes.len()])),
+            Commit::Contended => return Ok(Some(vec![Outcome::Contended; attempt.changes.len()])),
         }
         if !edits.is_empty() {
             self.list.publish(version, &edits);
