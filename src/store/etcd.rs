@@ -182,9 +182,10 @@ impl EtcdKey {
         let Self { gateway, keys, position, deadline } = self;
         let position = position.ok_or(EtcdError::Missing)?;
         let watch = LogWatch::new(&gateway, keys.clone());
-        let mut engine = EtcdEngine::new(gateway, keys, position, Arc::clone(&watch.watched));
+        let mut engine =
+            EtcdEngine::new(gateway, keys, position, Arc::clone(&watch.watched), deadline);
         if writes && !is_new {
-            engine.put_first_fence(deadline)?;
+            engine.put_first_fence()?;
         }
         let list = engine.position.list.clone();
         Ok(OpenPlace { engine: Box::new(engine), list, is_new, watch: Some(watch), path: None })
