@@ -84,8 +84,6 @@ pub(crate) struct EtcdKey {
     keys: Keys,
     /// `None` if there is no list.
     position: Option<Position>,
-    /// When the start gives up.
-    deadline: Instant,
 }
 
 impl EtcdKey {
@@ -95,10 +93,10 @@ impl EtcdKey {
         user: Option<&Path>,
         key: &str,
     ) -> Result<Box<dyn Place>, String> {
-        let deadline = Instant::now() + START_TIME;
         let user = user.map(User::new).transpose().map_err(reason)?.map(Arc::new);
-        let gateway = Gateway::new(members, user, STEP_TIME);
-        let mut found = Self { gateway, keys: Keys::new(key), position: None, deadline };
+        let mut gateway = Gateway::new(members, user, STEP_TIME);
+        gateway.deadline = Instant::now() + START_TIME;
+        let mut found = Self { gateway, keys: Keys::new(key), position: None };
         found.read().map_err(reason)?;
         Ok(Box::new(found))
     }
@@ -107,9 +105,9 @@ impl EtcdKey {
     fn read(&mut self) -> Result<(), EtcdError> {
         self.keys.id = None;
         let txn = self.keys.txn(Vec::new(), vec![get(&self.keys.id_key())], Vec::new());
-        let response = self.gateway.txn(&txn, self.deadline, |_| None)?;
+        let response = self.gateway.txn(&txn, |_| None)?;
         self.keys.id = id_in(response.found(0));
-        self.position = Position::read(&mut self.gateway, &self.keys, self.deadline)?;
+        self.position = Position::read(&mut self.gateway, &self.keys)?;
         // Only its snapshot is gone: what the log has would be lost with another list.
         if self.position.is_none() && self.keys.id.is_some() {
             return Err(EtcdError::Malformed(self.keys.list()));
@@ -131,7 +129,7 @@ impl EtcdKey {
         ];
         let compare = vec![compare_absent(&self.keys.list()), compare_absent(&self.keys.id_key())];
         let txn = Txn { compare, success, failure: Vec::new() };
-        let is_new = self.gateway.txn(&txn, self.deadline, |_| None)?.succeeded;
+        let is_new = self.gateway.txn(&txn, |_| None)?.succeeded;
         self.read()?;
         Ok(is_new)
     }
@@ -145,7 +143,7 @@ impl EtcdKey {
         let id = random_id();
         let success = vec![put(&key, id.as_bytes())];
         let txn = self.keys.txn(vec![compare_absent(&key)], success, Vec::new());
-        let response = self.gateway.txn(&txn, self.deadline, |_| None)?;
+        let response = self.gateway.txn(&txn, |_| None)?;
         self.keys.id =
             if response.succeeded { Some(id.into_bytes()) } else { id_in(response.found(0)) };
         Ok(())
@@ -179,11 +177,10 @@ impl EtcdKey {
         if writes {
             self.put_id()?;
         }
-        let Self { gateway, keys, position, deadline } = self;
+        let Self { gateway, keys, position } = self;
         let position = position.ok_or(EtcdError::Missing)?;
         let watch = LogWatch::new(&gateway, keys.clone());
-        let mut engine =
-            EtcdEngine::new(gateway, keys, position, Arc::clone(&watch.watched), deadline);
+        let mut engine = EtcdEngine::new(gateway, keys, position, Arc::clone(&watch.watched));
         if writes && !is_new {
             engine.put_first_fence()?;
         }

@@ -69,8 +69,6 @@ pub(crate) struct EtcdEngine {
     contended: Instant,
     /// The next save begins no sooner than this, after a commit that was contended.
     paused_until: Instant,
-    /// When the save or poll that has begun gives up, at a start when the start does.
-    deadline: Instant,
 }
 
 impl EtcdEngine {
@@ -80,7 +78,6 @@ impl EtcdEngine {
         keys: Keys,
         position: Position,
         watched: Arc<AtomicI64>,
-        deadline: Instant,
     ) -> Self {
         let now = Instant::now();
         Self {
@@ -95,7 +92,6 @@ impl EtcdEngine {
             answered: now,
             contended: now,
             paused_until: now,
-            deadline,
         }
     }
 
@@ -110,9 +106,9 @@ impl EtcdEngine {
     /// Has etcd make `success` if the position is still the last one. Otherwise the answer has the
     /// entries from the position on, in place 1.
     fn ask(&mut self, success: Vec<serde_json::Value>) -> Result<TxnResponse, EtcdError> {
-        let Self { gateway, keys, position, deadline, .. } = self;
+        let Self { gateway, keys, position, .. } = self;
         let txn = position.txn(keys, success);
-        let response = gateway.txn(&txn, *deadline, |response| position.refuse(keys, response))?;
+        let response = gateway.txn(&txn, |response| position.refuse(keys, response))?;
         self.answered = Instant::now();
         self.read_at = response.revision();
         Ok(response)
@@ -187,7 +183,7 @@ impl EtcdEngine {
 
     /// Reads the whole list: the log was cut behind the position.
     fn read_anew(&mut self) -> Result<(), EtcdError> {
-        let position = Position::read(&mut self.gateway, &self.keys, self.deadline)?;
+        let position = Position::read(&mut self.gateway, &self.keys)?;
         let position = position.ok_or(EtcdError::Missing)?;
         // The log begins behind the old position, so the list that was read is a later one.
         if position.number <= self.position.number {
@@ -216,9 +212,9 @@ impl EtcdEngine {
     /// Takes what the watch was told of. Mostly the member that is asked has it, too, so it is read
     /// there: that takes half of the time of [`EtcdEngine::refresh`].
     fn take_news(&mut self) -> Result<(), EtcdError> {
-        let Self { gateway, keys, position, deadline, .. } = self;
+        let Self { gateway, keys, position, .. } = self;
         let txn = position.txn(keys, Vec::new()).serializable();
-        let mut response = gateway.txn(&txn, *deadline, |_| None)?;
+        let mut response = gateway.txn(&txn, |_| None)?;
         if response.succeeded || position.refuse(keys, &response).is_some() {
             // The member is behind the one that is watched, or has another list.
             return self.refresh().map(drop);
@@ -239,7 +235,7 @@ impl EtcdEngine {
         let is_due =
             number - snapshot >= ENTRIES_MAX || *bytes > snapshot_bytes(list) + ENTRIES_BYTES_MAX;
         if is_due && let Commit::Done = self.put(&list.clone(), Purpose::Snapshot)? {
-            self.gateway.compact(self.read_at, self.deadline);
+            self.gateway.compact(self.read_at);
         }
         Ok(())
     }
@@ -248,7 +244,8 @@ impl EtcdEngine {
 impl Engine for EtcdEngine {
     fn begin(&mut self, save: &Save) -> Result<Begun, StorageError> {
         sleep(self.paused_until.saturating_duration_since(Instant::now()));
-        self.deadline = save.oldest.map_or(save.begun + POLL_TIME, |oldest| oldest + SAVE_TIME);
+        self.gateway.deadline =
+            save.oldest.map_or(save.begun + POLL_TIME, |oldest| oldest + SAVE_TIME);
         if self.has_news() {
             self.take_news()?;
         }
@@ -263,7 +260,7 @@ impl Engine for EtcdEngine {
     }
 
     fn poll(&mut self) -> Result<Option<Refresh>, StorageError> {
-        self.deadline = Instant::now() + POLL_TIME;
+        self.gateway.deadline = Instant::now() + POLL_TIME;
         if self.has_news() {
             self.take_news()?;
         } else if self.answered.elapsed() > ANSWERED_TIME {
@@ -296,7 +293,9 @@ impl Engine for EtcdEngine {
             self.put(version, Purpose::Commit)?
         };
         match commit {
-            Commit::Conflict if Instant::now() > self.deadline => return Ok(Commit::Contended),
+            Commit::Conflict if Instant::now() > self.gateway.deadline => {
+                return Ok(Commit::Contended);
+            }
             Commit::Done
                 if !self.written.is_empty() && self.contended.elapsed() < CONTENTION_TIME =>
             {

@@ -55,6 +55,8 @@ pub(super) struct Gateway {
     pub(super) members: Vec<String>,
     /// `None` without `--etcd-user-file`.
     pub(super) user: Option<Arc<User>>,
+    /// When a transaction and a compaction give up.
+    pub(super) deadline: Instant,
     /// The place of the member to ask next.
     current: usize,
     /// Why each member failed when it was asked last, since the last answer of any of them. Kept
@@ -207,9 +209,14 @@ impl Gateway {
             agent: outbound::agent(STEP_TIME, piece),
             members: members.to_vec(),
             user,
+            deadline: Instant::now(),
             current: 0,
             reasons: vec![String::new(); members.len()],
         }
+    }
+
+    fn time_left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now()).max(LEAST_TIME)
     }
 
     /// Sends the next request to another member: this one has failed.
@@ -224,17 +231,16 @@ impl Gateway {
     pub(super) fn txn(
         &mut self,
         txn: &Txn,
-        deadline: Instant,
         refuse: impl Fn(&TxnResponse) -> Option<&'static str>,
     ) -> Result<TxnResponse, EtcdError> {
         let is_read = txn.success.iter().all(|request| request.get("request_range").is_some());
         let request = serde_json::to_vec(txn).expect("it is made of strings");
         let mut may_be_done = false;
         for tries in 1.. {
-            let left = deadline.saturating_duration_since(Instant::now()).max(LEAST_TIME);
-            let mut result = self.post::<TxnResponse>(self.current, "kv/txn", &request, left);
+            let time = self.time_left();
+            let mut result = self.post::<TxnResponse>(self.current, "kv/txn", &request, time);
             if !is_read && matches!(result, Err(CallFailure::Final(EtcdError::NoSpace))) {
-                result = self.read_after_no_space(txn, left);
+                result = self.read_after_no_space(txn, time);
             }
             let failure = match result {
                 Ok(mut response) => match refuse(&response).filter(|_| !response.succeeded) {
@@ -253,7 +259,7 @@ impl Gateway {
             self.next_member();
             // To ask again does not help if all have another list.
             let is_hopeless = self.reasons.iter().all(|reason| LISTS.contains(&&**reason));
-            if is_hopeless || Instant::now() >= deadline {
+            if is_hopeless || Instant::now() >= self.deadline {
                 break;
             }
             if tries % self.members.len() == 0 {
@@ -298,9 +304,9 @@ impl Gateway {
     }
 
     /// Has etcd forget all values that have been replaced or deleted before this revision.
-    pub(super) fn compact(&self, revision: i64, deadline: Instant) {
+    pub(super) fn compact(&self, revision: i64) {
         let request = json!({"revision": revision.to_string()}).to_string();
-        let time = deadline.saturating_duration_since(Instant::now()).clamp(LEAST_TIME, STEP_TIME);
+        let time = self.time_left().min(STEP_TIME);
         // If it fails, the next compaction does the same and more.
         let _ = self.post::<Value>(self.current, "kv/compaction", request.as_bytes(), time);
     }

@@ -63,28 +63,20 @@ pub(super) struct Position {
 impl Position {
     /// Reads the snapshot and the entries behind it, all as they were in one revision of etcd;
     /// `None` if there is no snapshot.
-    pub(super) fn read(
-        gateway: &mut Gateway,
-        keys: &Keys,
-        deadline: Instant,
-    ) -> Result<Option<Self>, EtcdError> {
+    pub(super) fn read(gateway: &mut Gateway, keys: &Keys) -> Result<Option<Self>, EtcdError> {
         loop {
-            match Self::read_once(gateway, keys, deadline) {
+            match Self::read_once(gateway, keys) {
                 // Another service has cut the log meanwhile, and has put another snapshot.
-                Err(EtcdError::Compacted) if Instant::now() < deadline => {}
+                Err(EtcdError::Compacted) if Instant::now() < gateway.deadline => {}
                 read => return read,
             }
         }
     }
 
-    fn read_once(
-        gateway: &mut Gateway,
-        keys: &Keys,
-        deadline: Instant,
-    ) -> Result<Option<Self>, EtcdError> {
+    fn read_once(gateway: &mut Gateway, keys: &Keys) -> Result<Option<Self>, EtcdError> {
         let mut read = |range| {
             let txn = keys.txn(Vec::new(), vec![range], Vec::new());
-            gateway.txn(&txn, deadline, |response| keys.refuse(response))
+            gateway.txn(&txn, |response| keys.refuse(response))
         };
         let mut response = read(get(&keys.list()))?;
         let read_at = response.revision();
