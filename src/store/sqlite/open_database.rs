@@ -160,7 +160,7 @@ impl Database {
     /// What was found in the database, unless readers have it. The lists are compared, since
     /// another program may have committed without changing a color. `is_behind`: see [`Save`].
     fn refreshed(&mut self, found: Option<ColorList>, is_behind: bool) -> Option<Refresh> {
-        let is_other = |found: &ColorList| *found != self.list || !found.has_same_ids(&self.list);
+        let is_other = |found: &ColorList| !found.iter().eq(self.list.iter());
         let list = found.filter(|found| is_behind || is_other(found))?;
         let before = replace(&mut self.list, list.clone());
         let may_warn = self.warned.is_none_or(|warned| warned.elapsed() > WARNING_INTERVAL);
