@@ -42,27 +42,21 @@
 //!   - `change`: what a change does to a version
 //!   - `difference`: the edits that lead from one list to another
 //!   - `writer`: group commit, and polls for what others have committed
-//!   - `place`: what a start, `--check` and `--dump` need of where the list is kept
-//!   - `engine`: what the writer needs of a storage engine
-//!   - `etcd`: the list in etcd: its keys and transactions, and which file is for what
-//!   - `etcd/etcd_key`: a key before it is open, and the list that a first start makes there
+//!   - `engine`: what the writer needs of a storage engine, and a start of the place of the list
+//!   - `etcd`: the list in etcd: its keys and transactions, and what a start does with a key
 //!   - `etcd/etcd_engine`: commits, what they have missed, and snapshots
-//!   - `etcd/position`: the list with its place in the log
+//!   - `etcd/position`: which list it is, and its place in the log
 //!   - `etcd/format`: the values in etcd
 //!   - `etcd/watch`: wakes the writer after commits of other services
-//!   - `etcd/list_id`: which list it is
 //!   - `etcd/gateway`: asks the members of etcd
-//!   - `etcd/call_failure`: why one has not answered, and whether it may have done it
 //!   - `etcd/user`: as whom they are asked
-//!   - `etcd/error`: why etcd cannot be used
+//!   - `etcd/error`: why etcd cannot be used, and whether a member may have done what it was asked
 //!   - `storage_status`: whether changes can be saved
-//!   - `sqlite`: which of the files below one needs for what, and the locks on FILE
-//!   - `sqlite/file_place`: FILE before it is open
+//!   - `sqlite`: FILE before it is open, and all locks on it
 //!   - `sqlite/data_path`: what is at the path of `--data`, before SQLite opens it
 //!   - `sqlite/new_file`: makes FILE at the first start
 //!   - `sqlite/locks`: keeps out a second service, and waits for what is busy
-//!   - `sqlite/open_database`: an open database, its reads and saves
-//!   - `sqlite/sqlite_engine`: the same as a storage engine
+//!   - `sqlite/open_database`: an open database as a storage engine, its reads and saves
 //!   - `sqlite/rows`: the table of colors in SQL
 //!   - `sqlite/wal_files`: FILE, FILE-wal and FILE-shm of a database that is open
 //!   - `sqlite/error`: why a database cannot be used
@@ -80,7 +74,6 @@
 //!   - `outbound`: requests to other servers, and their time-outs
 //!   - `names`: looks up the names of other servers
 //!   - `secret_file`: files that have secrets
-//!   - `random`: ids that no other process has
 //!   - `signals`: stop the service, or have tokens read again
 //!   - `service_manager`: what systemd is told, heartbeats for its watchdog included
 //!   - `logging`: log lines, how many there may be, and the thread that writes them
@@ -218,7 +211,6 @@ mod names;
 mod options;
 mod outbound;
 mod pool;
-mod random;
 mod representation;
 mod secret_file;
 mod serve;
@@ -238,9 +230,9 @@ use bounded_http::Handle;
 use crate::failure::Failure;
 use crate::follower::Follower;
 use crate::load::Opened;
-use crate::options::{Endpoint, Options};
+use crate::options::{DataPlace, Endpoint, Options};
 use crate::serve::{Handler, Listener};
-use crate::service::{LoadedTokens, Service, Tokens, Waits};
+use crate::service::{Service, Tokens, Waits};
 use crate::signals::Signals;
 
 /// How long after the signal the process stops waiting for the storage to be closed. A start
@@ -260,7 +252,7 @@ pub fn main() -> ExitCode {
     let started = logging::start(options.log_level).map_err(|_| Failure::Thread);
     let ended = started.and_then(|()| match (&options.health, &options.data) {
         (Some(address), _) => health_check::check(&options, address.as_ref()),
-        (None, Some(place)) if options.dump => load::dump(place),
+        (None, Some(place)) if options.dump => load::dump(place, &options),
         _ if options.check => check(&options),
         _ => run(&options, inherited),
     });
@@ -275,7 +267,7 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     let is_starting = Arc::new(AtomicBool::new(true));
     let signals =
         Signals::handle(&is_starting, options.handles_hangup()).map_err(Failure::System)?;
-    let (tokens, loaded) = load_tokens(options)?.unzip();
+    let tokens = load_tokens(options)?;
     let follower = Follower::new(options);
     let mut source = load::load_source(options, follower.as_ref())?;
     source.lock()?;
@@ -288,9 +280,7 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
         bounded_http::connections_within(descriptors, memory_limit, listeners.len(), workers)
             .map_err(Failure::System)?;
     let endpoints: Vec<_> = listeners.iter().map(|listener| listener.endpoint.clone()).collect();
-    // One thread for answers that take long, one for the follower, and those of the storage.
-    let others = 1 + usize::from(follower.is_some()) + source.threads();
-    let pool = pool::start(workers + others).ok_or(Failure::Thread)?;
+    let pool = pool::start(thread_count(options, workers)).ok_or(Failure::Thread)?;
     let limits = service::limits(options, connections_max, buffers_max);
     let server = Handle::new(workers, limits).map_err(Failure::System)?;
     let waits = Waits::new(server.clone(), workers);
@@ -321,7 +311,8 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     );
     let service = Arc::new(service);
     let handler = Handler::new(Arc::clone(&service), &pool);
-    let (acceptor, workers) = server.start(service, listeners).map_err(Failure::System)?;
+    let policy = Arc::clone(&service);
+    let (acceptor, workers) = server.start(policy, listeners).map_err(Failure::System)?;
     for worker in workers {
         let handler = Arc::clone(&handler);
         let name = format!("worker-{}", worker.number());
@@ -334,7 +325,7 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
         pool::run_named(&pool, "follower", move || follower.run(&store));
     }
     let warning = store.status().and_then(|status| status.now().warning);
-    log_advice(options, &endpoints, is_activated, warning, loaded);
+    log_advice(options, &endpoints, is_activated, warning, service.tokens.as_ref());
     let ended = serve::accept(&acceptor, &handler, &signals);
     signals.await_second();
     let deadline = Instant::now() + STOP_TIME;
@@ -348,6 +339,17 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
         }
     }
     ended.map_err(Failure::System)
+}
+
+/// How many threads the pool has.
+fn thread_count(options: &Options, workers: usize) -> usize {
+    let of_storage = match &options.data {
+        None => 0,
+        Some(DataPlace::File(_)) => 1, // the writer
+        Some(DataPlace::Etcd(_)) => 2, // and the watch
+    };
+    // One for answers that take long.
+    workers + 1 + usize::from(options.follow.is_some()) + of_storage
 }
 
 /// Logs where the service listens, and what list it has.
@@ -369,7 +371,7 @@ fn log_advice(
     endpoints: &[Endpoint],
     is_activated: bool,
     warning: Option<String>,
-    loaded: Option<LoadedTokens>,
+    tokens: Option<&Tokens>,
 ) {
     log_warnings(options);
     warning.iter().for_each(|warning| log::warn!("{warning}"));
@@ -379,8 +381,8 @@ fn log_advice(
     if let Some(url) = &options.follow {
         log::info!("follows {url}: changes are made there");
     }
-    if let Some(loaded) = loaded {
-        loaded.log();
+    if let Some(tokens) = tokens {
+        tokens.log();
     }
     let Some(endpoint) = endpoints.iter().find(|endpoint| endpoint.is_open()) else { return };
     if options.token_file.is_none() && !options.read_only && options.follow.is_none() {
@@ -394,10 +396,9 @@ fn log_advice(
 /// Logs what is wrong with options, and does not prevent a start.
 fn log_warnings(options: &Options) {
     options.warnings.iter().for_each(|warning| log::warn!("{warning}"));
-    let file = options.etcd_user_file.as_deref();
-    // It was read before.
-    let read = file.and_then(|file| secret_file::read("etcd user file", file).ok());
-    read.and_then(|(_, warning)| warning).iter().for_each(|warning| log::warn!("{warning}"));
+    if let Some(file) = &options.etcd_user_file {
+        secret_file::warn_if_open("etcd user file", file);
+    }
 }
 
 /// `--check`: reads what a start would read, and fails if that would make the start fail. Listens
@@ -414,12 +415,11 @@ fn check(options: &Options) -> Result<(), Failure> {
 }
 
 /// The tokens of the token file, if there is one.
-fn load_tokens(options: &Options) -> Result<Option<(Tokens, LoadedTokens)>, Failure> {
+fn load_tokens(options: &Options) -> Result<Option<Tokens>, Failure> {
     let Some(file) = options.token_file.as_deref() else { return Ok(None) };
     let tokens = Tokens::new(file);
-    let loaded =
-        tokens.load().map_err(|error| Failure::TokenFile(file.display().to_string(), error))?;
-    Ok(Some((tokens, loaded)))
+    tokens.load().map_err(|error| Failure::TokenFile(file.display().to_string(), error))?;
+    Ok(Some(tokens))
 }
 
 fn listen_all(options: &Options) -> Result<Vec<Listener>, Failure> {

@@ -25,8 +25,6 @@ pub(crate) struct Source {
     /// The colors of the seed, or of the service that is followed, and their name; `None` if there
     /// is a list in the place.
     seed: Option<(ColorList, String)>,
-    /// `--seed` is given. It is not read if there is a list.
-    is_seed_given: bool,
 }
 
 impl Source {
@@ -35,11 +33,6 @@ impl Source {
     pub(crate) fn lock(&mut self) -> Result<(), Failure> {
         let Some((place, name)) = &mut self.place else { return Ok(()) };
         place.lock().map_err(unusable(name))
-    }
-
-    /// How many threads the place needs.
-    pub(crate) fn threads(&self) -> usize {
-        self.place.as_ref().map_or(0, |(place, _)| place.threads())
     }
 }
 
@@ -62,24 +55,25 @@ pub(crate) fn load_source(
     options: &Options,
     follower: Option<&Follower>,
 ) -> Result<Source, Failure> {
-    let place = options.data.as_ref().map(find).transpose()?;
+    let place = options.data.as_ref().map(|place| find(place, options)).transpose()?;
     if let Some((place, name)) = &place {
         place.check_usable().map_err(unusable(name))?;
     }
     let has_list = place.as_ref().is_some_and(|(place, _)| place.has_list());
-    let seed = (!has_list).then(|| first_list(options, follower)).transpose()?;
-    Ok(Source { place, seed, is_seed_given: options.seed.is_some() })
+    let seed = match follower {
+        _ if has_list => None,
+        Some(follower) => Some((follower.first_list()?, follower.followed.url.clone())),
+        None => Some(read_seed(options)?),
+    };
+    Ok(Source { place, seed })
 }
 
-fn find(place: &DataPlace) -> Result<(Box<dyn Place>, String), Failure> {
-    let (name, found): (_, Result<Box<dyn Place>, String>) = match place {
-        DataPlace::File(file) => {
-            (file.display().to_string(), FilePlace::find(file).map(|found| Box::new(found) as _))
-        }
+fn find(place: &DataPlace, options: &Options) -> Result<(Box<dyn Place>, String), Failure> {
+    let user_file = options.etcd_user_file.as_deref();
+    let (name, found) = match place {
+        DataPlace::File(file) => (file.display().to_string(), FilePlace::find(file)),
         DataPlace::Etcd(etcd) => {
-            let found = EtcdKey::find(&etcd.members, etcd.user_file.as_deref(), &etcd.key);
-            let found = found.map_err(|error| error.to_string());
-            (etcd.to_string(), found.map(|found| Box::new(found) as _))
+            (etcd.to_string(), EtcdKey::find(&etcd.members, user_file, &etcd.key))
         }
     };
     Ok((found.map_err(unusable(&name))?, name))
@@ -96,7 +90,7 @@ pub(crate) fn open(
     options: &Options,
     notify: ChangeListener,
 ) -> Result<Opened, Failure> {
-    let Source { place, seed, is_seed_given } = source;
+    let Source { place, seed } = source;
     let (colors, seed) = seed.unzip();
     let Some((place, name)) = place else {
         let (colors, seed) = (colors.unwrap_or_default(), seed.unwrap_or_default());
@@ -107,25 +101,20 @@ pub(crate) fn open(
     };
     let OpenPlace { engine, list, is_new, watch, path } =
         place.open(colors, !options.read_only).map_err(unusable(&name))?;
-    let origin = origin(seed.filter(|_| is_new), is_seed_given);
+    let origin = match seed.filter(|_| is_new) {
+        Some(seed) => format!("which was made now from {seed}"),
+        None if options.seed.is_some() => "which was there: --seed is not read".to_owned(),
+        None => "which was there".to_owned(),
+    };
     let details = format!("{} kept in {name}, {origin}", count(list.len()));
     let (store, writer) = Writer::new(engine, list, notify);
     Ok(Opened { store, writer: Some(writer), watch, details, path })
 }
 
-/// Where a list that is kept comes from. `seed`: of which it was made now.
-fn origin(seed: Option<String>, is_seed_given: bool) -> String {
-    match seed {
-        Some(seed) => format!("which was made now from {seed}"),
-        None if is_seed_given => "which was there: --seed is not read".to_owned(),
-        None => "which was there".to_owned(),
-    }
-}
-
 /// `--check`: describes the list that a start would have. Fails if the start would not get it,
 /// except for the lock on FILE: a service may be running on it. Changes no list, and makes no FILE.
 pub(crate) fn check_list(options: &Options) -> Result<String, Failure> {
-    let Source { place, seed, .. } = load_source(options, Follower::new(options).as_ref())?;
+    let Source { place, seed } = load_source(options, Follower::new(options).as_ref())?;
     let (colors, seed) = seed.unzip();
     let length = match &place {
         Some((place, name)) => place.check(colors.as_ref()).map_err(unusable(name))?,
@@ -140,22 +129,10 @@ pub(crate) fn check_list(options: &Options) -> Result<String, Failure> {
 }
 
 /// Prints the list of a place as `GET /colors` answers it.
-pub(crate) fn dump(place: &DataPlace) -> Result<(), Failure> {
-    let (place, name) = find(place)?;
+pub(crate) fn dump(place: &DataPlace, options: &Options) -> Result<(), Failure> {
+    let (place, name) = find(place, options)?;
     let colors = place.dump().map_err(unusable(&name))?;
     io::stdout().write_all(colors.envelope().bytes()).map_err(Failure::Output)
-}
-
-/// The list for a start that has none yet: that of the service that is followed, or else the seed.
-/// Returns its colors, and a name for where they come from.
-fn first_list(
-    options: &Options,
-    follower: Option<&Follower>,
-) -> Result<(ColorList, String), Failure> {
-    match follower {
-        Some(follower) => Ok((follower.first_list()?, follower.followed.url.clone())),
-        None => read_seed(options),
-    }
 }
 
 /// Reads the seed. Returns its colors, and a name for where they come from.

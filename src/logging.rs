@@ -75,10 +75,7 @@ pub(crate) fn end(failure: Option<&impl Display>) {
         log::set_max_level(log::max_level().max(LevelFilter::Error));
         log::error!("{failure}");
     }
-    wait_until_written(if failure.is_some() { FAILURE_FLUSH_TIME } else { FLUSH_TIME });
-}
-
-fn wait_until_written(longest: Duration) {
+    let longest = if failure.is_some() { FAILURE_FLUSH_TIME } else { FLUSH_TIME };
     let deadline = Instant::now() + longest;
     while UNWRITTEN.load(Relaxed) > 0 && Instant::now() < deadline {
         sleep(GATHER_TIME);
@@ -101,22 +98,6 @@ pub(crate) fn excerpt(text: &str) -> String {
     match end {
         Some(end) => format!("{:?}…", &text[..end]),
         None => format!("{text:?}"),
-    }
-}
-
-/// Logs a failure that differs from the one before, and the first success after a failure.
-/// `failed`: what the line of a failure begins with.
-pub(crate) fn log_change<E: PartialEq + Display>(
-    level: Level,
-    failed: &str,
-    before: Option<&E>,
-    now: Option<&E>,
-    recovered: &str,
-) {
-    match now {
-        Some(failure) if before != now => log::log!(level, "{failed}: {failure}"),
-        None if before.is_some() => log::info!("{recovered}"),
-        _ => {}
     }
 }
 

@@ -158,9 +158,13 @@ impl Options {
         if options.follow_token_file.is_some() && !options.private {
             options.warnings.push(OPEN_COPY.to_owned());
         }
-        if let Some(DataPlace::Etcd(place)) = &mut options.data {
-            place.user_file.clone_from(&options.etcd_user_file);
-            options.warnings.extend(place.clear_password());
+        if let Some(DataPlace::Etcd(place)) = &options.data
+            && options.etcd_user_file.is_some()
+            && let Some(member) = place.elsewhere()
+        {
+            options.warnings.push(format!(
+                "the password for etcd goes to {member} in clear: name members of this host"
+            ));
         }
         let contradiction = || {
             let (id, reason) = options.contradiction()?;

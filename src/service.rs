@@ -18,7 +18,7 @@ use std::time::Instant;
 use bounded_http::Handle;
 
 pub(crate) use policy::{FAILED, limits};
-pub(crate) use token::{LoadedTokens, Tokens, only_token};
+pub(crate) use token::{Tokens, only_token};
 pub(crate) use waits::{Wait, Waits};
 
 use crate::follow_status::FollowStatus;

@@ -58,7 +58,6 @@ mod engine;
 pub(crate) mod etcd;
 pub(crate) mod json;
 mod list;
-mod place;
 pub(crate) mod sqlite;
 mod storage_status;
 mod writer;
@@ -71,10 +70,9 @@ pub(crate) use change::{Action, Change, Outcome};
 pub(crate) use color::{Color, ColorJson};
 pub(crate) use color_list::{ColorList, Edit};
 use engine::Engine;
-pub(crate) use engine::{Certainty, StorageError};
+pub(crate) use engine::{Certainty, OpenPlace, Place, StorageError};
 pub(crate) use json::JsonError;
 pub(crate) use list::{ChangeListener, SharedList, Step};
-pub(crate) use place::{OpenPlace, Place};
 pub(crate) use storage_status::StorageStatus;
 pub(crate) use writer::{Writer, WriterMessage};
 
@@ -83,15 +81,9 @@ pub(crate) use writer::{Writer, WriterMessage};
 pub(crate) struct Store {
     /// What is read.
     pub(crate) list: Arc<SharedList>,
-    storage: Storage,
-}
-
-/// Where the list is kept.
-#[derive(Clone)]
-pub(crate) enum Storage {
-    InMemory,
-    /// By an engine. The writer, at the other end of this channel, makes the changes.
-    Durable(Sender<WriterMessage>, Arc<StorageStatus>),
+    /// The channel to the writer, which makes the changes, and whether it can save them. `None` for
+    /// a list that is in memory alone.
+    writer: Option<(Sender<WriterMessage>, Arc<StorageStatus>)>,
 }
 
 /// Called with the outcomes of changes, each behind the id that its change was submitted with: when
@@ -103,7 +95,7 @@ impl Store {
     /// A list that is in memory alone. [`Writer::new`] makes one with an engine.
     pub(crate) fn in_memory(colors: ColorList, notify: ChangeListener) -> Self {
         let list = Arc::new(SharedList::new(colors, notify));
-        Self { list, storage: Storage::InMemory }
+        Self { list, writer: None }
     }
 
     /// A list whose changes are left in a queue, from which a test takes them.
@@ -113,47 +105,39 @@ impl Store {
         notify: ChangeListener,
     ) -> (Self, mpsc::Receiver<WriterMessage>) {
         let (writer, queue) = mpsc::channel();
-        let storage = Storage::Durable(writer, Arc::new(StorageStatus::new(None)));
-        (Self { list: Arc::new(SharedList::new(colors, notify)), storage }, queue)
+        let writer = Some((writer, Arc::new(StorageStatus::new(None))));
+        (Self { list: Arc::new(SharedList::new(colors, notify)), writer }, queue)
     }
 
     /// Whether saving works; `None` for a list in memory.
     pub(crate) fn status(&self) -> Option<&StorageStatus> {
-        match &self.storage {
-            Storage::InMemory => None,
-            Storage::Durable(_, status) => Some(status),
-        }
+        self.writer.as_ref().map(|(_, status)| &**status)
     }
 
     /// Whether changes have to be saved, and so are made by the writer.
     pub(crate) fn has_writer(&self) -> bool {
-        matches!(self.storage, Storage::Durable(..))
+        self.writer.is_some()
     }
 
     /// Has the writer make changes, each with an id. Without a writer, makes them at once, however
     /// long that takes.
     pub(crate) fn submit(&self, changes: Vec<(u64, Change)>, deliver: &Arc<Deliver>) {
-        match &self.storage {
-            Storage::InMemory => {
-                let made = |(id, change)| (id, Ok(self.list.change(&change)));
-                deliver(changes.into_iter().map(made).collect());
-            }
-            Storage::Durable(writer, status) => {
-                if let Some(refusal) = status.refusal() {
-                    let refused = |(id, _)| (id, Err(refusal.clone()));
-                    deliver(changes.into_iter().map(refused).collect());
-                    return;
-                }
-                // Fails if the writer has ended. Then the service ends, and answers nobody.
-                let deliver = Arc::clone(deliver);
-                let _ = writer.send(WriterMessage::Changes(changes, deliver, Instant::now()));
-            }
+        let Some((writer, status)) = &self.writer else {
+            let made = |(id, change)| (id, Ok(self.list.change(&change)));
+            return deliver(changes.into_iter().map(made).collect());
+        };
+        if let Some(refusal) = status.refusal() {
+            let refused = |(id, _)| (id, Err(refusal.clone()));
+            return deliver(changes.into_iter().map(refused).collect());
         }
+        // Fails if the writer has ended. Then the service ends, and answers nobody.
+        let deliver = Arc::clone(deliver);
+        let _ = writer.send(WriterMessage::Changes(changes, deliver, Instant::now()));
     }
 
     /// Has the writer find out whether others have changed the list.
     pub(crate) fn poll(&self) {
-        if let Storage::Durable(writer, _) = &self.storage {
+        if let Some((writer, _)) = &self.writer {
             // Fails if the writer has ended. Then the service ends.
             let _ = writer.send(WriterMessage::Poll);
         }
@@ -173,7 +157,7 @@ impl Store {
     /// Has the writer save what is queued and close the storage. After that, FILE alone is the
     /// list. Fails with the reason why it may not be, such as that the deadline has passed.
     pub(crate) fn close(&self, deadline: Instant) -> Result<(), String> {
-        let Storage::Durable(writer, _) = &self.storage else { return Ok(()) };
+        let Some((writer, _)) = &self.writer else { return Ok(()) };
         let (sender, closed) = mpsc::channel();
         // Fails if the writer has ended. Then the receiver fails as well, at once.
         let _ = writer.send(WriterMessage::Close(sender));

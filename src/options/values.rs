@@ -86,18 +86,13 @@ pub(crate) struct EtcdPlace {
     /// HOST:PORT of each member that is asked.
     pub(crate) members: Vec<String>,
     pub(crate) key: String,
-    /// That of `--etcd-user-file`.
-    pub(crate) user_file: Option<PathBuf>,
 }
 
 impl EtcdPlace {
-    /// A warning if the password for etcd leaves this host, where ours goes in clear.
-    pub(super) fn clear_password(&self) -> Option<String> {
+    /// A member on another host, where a password would go in clear.
+    pub(super) fn elsewhere(&self) -> Option<&String> {
         let is_here = |member: &&String| member.parse().is_ok_and(|it: Endpoint| it.is_loopback());
-        let member = self.members.iter().find(|member| !is_here(member))?;
-        self.user_file.as_ref().map(|_| {
-            format!("the password for etcd goes to {member} in clear: name members of this host")
-        })
+        self.members.iter().find(|member| !is_here(member))
     }
 }
 
@@ -121,7 +116,7 @@ impl DataPlace {
         let members = members.split(',').map(parse_member).collect::<Option<_>>().ok_or(FORM)?;
         let is_key = |c: char| c.is_ascii_graphic() && !"?#".contains(c);
         let is_valid = key.chars().all(is_key) && key.split('/').all(|part| !part.is_empty());
-        let place = EtcdPlace { members, key: key.to_owned(), user_file: None };
+        let place = EtcdPlace { members, key: key.to_owned() };
         is_valid.then_some(Self::Etcd(place)).ok_or(FORM)
     }
 }

@@ -46,8 +46,8 @@ pub(crate) fn accept(
 fn reload_tokens(service: &Service) {
     let Some(tokens) = &service.tokens else { return };
     match tokens.load() {
-        Ok(loaded) => {
-            loaded.log();
+        Ok(()) => {
+            tokens.log();
             // The token of a request that waits may not be valid any more.
             service.waits.mark_all();
         }

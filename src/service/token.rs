@@ -36,12 +36,6 @@ struct Accepted {
     name: Option<Arc<str>>,
 }
 
-/// What to log once the tokens are loaded.
-pub(crate) struct LoadedTokens {
-    message: String,
-    warning: Option<String>,
-}
-
 impl Tokens {
     /// Without tokens until [`Tokens::load`] reads the file.
     pub(crate) fn new(file: &Path) -> Self {
@@ -54,14 +48,20 @@ impl Tokens {
 
     /// Reads the file and replaces all tokens by those in it. Fails, and leaves the tokens as they
     /// are, if the file cannot be read, has no token or has a malformed line.
-    pub(crate) fn load(&self) -> io::Result<LoadedTokens> {
-        let (content, warning) = secret_file::read("token file", &self.file)?;
-        let accepted = parse(&content).map_err(io::Error::other)?;
-        let file = self.file.display();
-        let count = accepted.len();
-        let plural = if count == 1 { "" } else { "s" };
+    pub(crate) fn load(&self) -> io::Result<()> {
+        let content = secret_file::read(&self.file)?;
+        let tokens = parse(&content).map_err(io::Error::other)?;
+        let accepted = tokens.into_iter().map(accept).collect();
         *self.accepted.write().unwrap_or_else(PoisonError::into_inner) = accepted;
-        Ok(LoadedTokens { message: format!("{count} token{plural} loaded from {file}"), warning })
+        Ok(())
+    }
+
+    /// Logs how many tokens there are, and warns if others can read them.
+    pub(crate) fn log(&self) {
+        let count = self.accepted.read().unwrap_or_else(PoisonError::into_inner).len();
+        let plural = if count == 1 { "" } else { "s" };
+        log::info!("{count} token{plural} loaded from {}", self.file.display());
+        secret_file::warn_if_open("token file", &self.file);
     }
 
     /// Fails with the challenge for a request without a valid token.
@@ -89,43 +89,32 @@ impl Tokens {
     }
 }
 
-impl LoadedTokens {
-    pub(crate) fn log(&self) {
-        log::info!("{}", self.message);
-        self.warning.iter().for_each(|warning| log::warn!("{warning}"));
-    }
-}
-
 /// The only token of a file, without its name. Fails if the file has none or several.
 pub(crate) fn only_token(file: &Path) -> io::Result<String> {
-    let (content, _) = secret_file::read("token file", file)?;
-    match &parse(&content).map_err(io::Error::other)?[..] {
-        [_] => {
-            let token =
-                token_lines(&content).find_map(|(line, _)| line.split_ascii_whitespace().last());
-            Ok(token.expect("it was found above").to_owned())
-        }
+    let content = secret_file::read(file)?;
+    match parse(&content).map_err(io::Error::other)?[..] {
+        [(_, token)] => Ok(token.to_owned()),
         _ => Err(io::Error::other("it has more than one token")),
     }
 }
 
-/// The lines that are neither empty nor comments, with their numbers from 1.
-fn token_lines(content: &str) -> impl Iterator<Item = (&str, i32)> {
-    let lines = content.lines().map(str::trim_ascii).zip(1..);
-    lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'))
+fn accept((name, token): (Option<&str>, &str)) -> Accepted {
+    Accepted { hash: blake3::hash(token.as_bytes()), name: name.map(Arc::from) }
 }
 
-/// The tokens of a file: one per line, with or without a name before it. A line that begins with
-/// `#` is a comment. An error has the number of the line, but not its text, which may be most of a
-/// token.
-fn parse(content: &str) -> Result<Vec<Accepted>, String> {
+/// The tokens of a file, each behind its name: one per line, with or without a name before it. A
+/// line that begins with `#` is a comment. An error has the number of the line, but not its text,
+/// which may be most of a token.
+fn parse(content: &str) -> Result<Vec<(Option<&str>, &str)>, String> {
+    let lines = content.lines().map(str::trim_ascii).zip(1..);
+    let lines = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'));
     let parse = |(line, number)| parse_line(line).map_err(|rule| format!("line {number}: {rule}"));
-    let tokens = token_lines(content).map(parse).collect::<Result<Vec<_>, _>>()?;
+    let tokens = lines.map(parse).collect::<Result<Vec<_>, _>>()?;
     if tokens.is_empty() { Err("it has no token".to_owned()) } else { Ok(tokens) }
 }
 
-/// A line's token and its name, or the rule that it breaks.
-fn parse_line(line: &str) -> Result<Accepted, &'static str> {
+/// A line's name and token, or the rule that it breaks.
+fn parse_line(line: &str) -> Result<(Option<&str>, &str), &'static str> {
     let (name, token) = match line.split_once(|c: char| c.is_ascii_whitespace()) {
         Some((name, token)) => (Some(name), token.trim_ascii_start()),
         None => (None, line),
@@ -144,7 +133,7 @@ fn parse_line(line: &str) -> Result<Accepted, &'static str> {
     if !name.is_none_or(is_name) {
         return Err(NAME_SYNTAX);
     }
-    Ok(Accepted { hash: blake3::hash(token.as_bytes()), name: name.map(Arc::from) })
+    Ok((name, token))
 }
 
 #[cfg(test)]
@@ -152,7 +141,7 @@ mod tests {
     use super::*;
 
     fn parsed(content: &str) -> Result<Vec<Accepted>, String> {
-        parse(content)
+        parse(content).map(|tokens| tokens.into_iter().map(accept).collect())
     }
 
     fn named(name: &str, token: &str) -> Accepted {

@@ -102,15 +102,10 @@ impl Change {
             _ if !self.conditions_hold(found.map(|(_, color)| color), colors) => {
                 (Outcome::ConditionFailed, vec![])
             }
-            (Action::Update(_, None), Some((_, color))) => {
-                (Outcome::Unchanged(color.clone()), vec![])
-            }
-            (Action::Update(_, Some(updated)), Some((_, color))) if updated == color => {
-                (Outcome::Unchanged(color.clone()), vec![])
-            }
-            (Action::Update(_, Some(updated)), Some((id, _))) => {
+            (Action::Update(_, Some(updated)), Some((id, color))) if updated != color => {
                 (Outcome::Updated(updated.clone()), vec![Edit::Update(id, updated.clone())])
             }
+            (Action::Update(..), Some((_, color))) => (Outcome::Unchanged(color.clone()), vec![]),
             (Action::Delete(_), Some((id, color))) => {
                 (Outcome::Deleted(color.clone()), vec![Edit::Remove(id, color.clone())])
             }

@@ -200,11 +200,6 @@ impl ColorList {
             Arc::new(Representation::new(json))
         })
     }
-
-    /// Whether both lists have the same ids.
-    pub(super) fn has_same_ids(&self, other: &Self) -> bool {
-        self.colors.keys().eq(other.colors.keys())
-    }
 }
 
 impl FromIterator<Color> for ColorList {

@@ -3,17 +3,8 @@
 use super::Color;
 use super::color_list::{ColorList, Edit};
 
-/// The most edits that are worth it for a new list of this many colors. To replace the list writes
-/// each of its colors. An edit takes as much memory as several short colors, with the nodes of the
-/// list that it copies. So a short list is not worth an edit for each color of a long one that it
-/// replaces.
-fn edits_max(colors: usize) -> usize {
-    colors.min(1024.max(colors / 32))
-}
-
 /// The edits that lead from `old` to a list with the colors of `new`. `None` if the whole list is
-/// better replaced: if there would be more edits than [`edits_max`], or if no id is left for a
-/// color to append.
+/// better replaced, or if no id is left for a color to append.
 ///
 /// Walks both lists in order, so that duplicates of a name are colors like any other. If a color of
 /// `old` has the name of the next color of `new`, it stays or gets the new value. Otherwise it is
@@ -21,28 +12,13 @@ fn edits_max(colors: usize) -> usize {
 /// further color in the middle, all colors of `old` behind that place are removed, and appended
 /// again.
 pub(super) fn edits_between(old: &ColorList, new: &ColorList) -> Option<Vec<Edit>> {
-    let most = old.len().min(new.len());
-    let pairs = old.iter().zip(new.iter());
-    let prefix = pairs.take_while(|((_, old), (_, new))| old == new).count();
-    let pairs = old.iter().rev().zip(new.iter().rev()).take(most - prefix);
-    let suffix = pairs.take_while(|((_, old), (_, new))| old == new).count();
-    // Appended colors may equal those at the end of `old`. So try without a common suffix, too.
-    edits_within(old, new, prefix, suffix).or_else(|| edits_within(old, new, prefix, 0))
-}
-
-/// [`edits_between`], where the first `prefix` and the last `suffix` colors stay as they are.
-/// `None` also if a color would have to be inserted before the last `suffix`.
-fn edits_within(
-    old: &ColorList,
-    new: &ColorList,
-    prefix: usize,
-    suffix: usize,
-) -> Option<Vec<Edit>> {
-    let middle = |colors: &ColorList| prefix..colors.len() - suffix;
-    let mut wanted = new.iter().take(middle(new).end).skip(prefix).peekable();
+    // To replace the list writes each of its colors. An edit takes as much memory as several short
+    // colors, with the nodes of the list that it copies. So a short list is not worth an edit for
+    // each color of a long one that it replaces.
+    let edits_max = new.len().min(1024.max(new.len() / 32));
+    let mut wanted = new.iter().peekable();
     let mut edits = Vec::new();
-    let edits_max = edits_max(new.len());
-    for (id, color) in old.iter().take(middle(old).end).skip(prefix) {
+    for (id, color) in old.iter() {
         let is_same =
             |(_, wanted): &(i64, &Color)| *wanted == color || wanted.name() == color.name();
         match wanted.next_if(is_same) {
@@ -53,9 +29,6 @@ fn edits_within(
         if edits.len() > edits_max {
             return None;
         }
-    }
-    if suffix > 0 && wanted.peek().is_some() {
-        return None;
     }
     let mut next_id = old.next_id();
     for (_, color) in wanted {

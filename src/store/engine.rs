@@ -1,5 +1,6 @@
-//! What the writer needs of a storage engine, which keeps the list so that it outlives the process.
-//! An engine knows nothing of the requests of clients, and nothing of other engines.
+//! What the writer needs of a storage engine, which keeps the list so that it outlives the process,
+//! and what a start, `--check` and `--dump` need of the place where it does ([`Place`]). An engine
+//! knows nothing of the requests of clients, and nothing of other engines.
 //!
 //! A save is [`Engine::begin`], [`Engine::write`] for each change, [`Engine::commit`], and in any
 //! case [`Engine::roll_back`]. Others may change the list as well: `begin` and [`Engine::poll`]
@@ -8,8 +9,10 @@
 //! readers have.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Instant;
 
+use super::etcd::LogWatch;
 use super::{ColorList, Edit};
 
 /// Keeps the list. Used by one thread, the writer.
@@ -41,6 +44,41 @@ pub(crate) trait Engine: Send {
 
     /// Closes the storage. Fails with the reason why the storage alone may not be the whole list.
     fn close(self: Box<Self>) -> Result<(), String>;
+}
+
+/// FILE, or a key in etcd, as it was found. All fail with the reason, for the operator.
+pub(crate) trait Place {
+    /// Whether there was a list.
+    fn has_list(&self) -> bool;
+
+    /// Fails if a start could not save there.
+    fn check_usable(&self) -> Result<(), String>;
+
+    /// Keeps out a second service, if the place is for one.
+    fn lock(&mut self) -> Result<(), String>;
+
+    /// Finds out whether a start would succeed, and how many colors it would have. Keeps nothing.
+    /// `seed`: the list of a new place.
+    fn check(&self, seed: Option<&ColorList>) -> Result<usize, String>;
+
+    /// The list there. Needs neither [`Place::check_usable`] nor the lock.
+    fn dump(&self) -> Result<ColorList, String>;
+
+    /// Opens the list, and makes it of the seed if there is none yet. `writes`: the service will
+    /// save changes of clients.
+    fn open(self: Box<Self>, seed: Option<ColorList>, writes: bool) -> Result<OpenPlace, String>;
+}
+
+/// What [`Writer::new`](super::Writer::new) takes, and what else runs.
+pub(crate) struct OpenPlace {
+    pub(crate) engine: Box<dyn Engine>,
+    pub(crate) list: ColorList,
+    /// The list was made of the seed.
+    pub(crate) is_new: bool,
+    /// What watches for changes of other services; `None` if these have no part in the list.
+    pub(crate) watch: Option<LogWatch>,
+    /// FILE, without links.
+    pub(crate) path: Option<PathBuf>,
 }
 
 /// What an engine has to know of a save.

@@ -136,7 +136,7 @@ impl Published {
 }
 
 fn is_same(one: &ColorList, other: &ColorList) -> bool {
-    one == other && one.has_same_ids(other)
+    one.iter().eq(other.iter())
 }
 
 fn color(name: &str, value: &str) -> Color {

@@ -12,7 +12,6 @@
 //! | how is FILE opened, read, saved to and closed? what have others committed? | `open_database` |
 //! | which table does FILE have, and what if that changes? | `rows` |
 //! | are FILE, FILE-wal and FILE-shm those that were opened, and is there room? | `wal_files` |
-//! | how does a save wait, and what is said of other programs? | `sqlite_engine` |
 //! | why can FILE not be used, and what is to be done? | `error` |
 //!
 //! # Locks
@@ -47,28 +46,108 @@
 //! (<https://sqlite.org/howtocorrupt.html>, section 2.2). So the connection is closed first, and
 //! the other descriptors after it.
 //!
+//! [`Database::begin`]: super::engine::Engine::begin
+//! [`Database::close`]: super::engine::Engine::close
 //! [`LOCK_TIME`]: locks::LOCK_TIME
 //! [`BUSY_TIME`]: open_database::BUSY_TIME
 //! [`TRY_TIME`]: open_database::TRY_TIME
 
 mod data_path;
 mod error;
-mod file_place;
 mod locks;
 mod new_file;
 mod open_database;
 mod rows;
-mod sqlite_engine;
 mod wal_files;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
 
 use data_path::{check_writable, locate};
 pub(crate) use error::DatabaseError;
-pub(crate) use file_place::FilePlace;
 use locks::check_lock;
 pub(super) use locks::lock_file;
 use new_file::check_new_file;
 pub(super) use new_file::lock_or_make;
 pub(super) use open_database::Database;
 use open_database::read_without_writing;
-pub(super) use sqlite_engine::SqliteEngine;
 use wal_files::sync_directory;
+
+use super::ColorList;
+use super::engine::{OpenPlace, Place};
+
+/// FILE as a place for the list, before it is open.
+pub(crate) struct FilePlace {
+    /// As `--data` names it.
+    given: PathBuf,
+    /// Without links.
+    path: PathBuf,
+    has_list: bool,
+    /// FILE, once it is locked; `None` before that, or if it does not exist.
+    lock: Option<File>,
+}
+
+impl FilePlace {
+    pub(crate) fn find(given: &Path) -> Result<Box<dyn Place>, String> {
+        let (path, has_list) = locate(given).map_err(reason)?;
+        Ok(Box::new(Self { given: given.to_owned(), path, has_list, lock: None }))
+    }
+}
+
+impl Place for FilePlace {
+    fn has_list(&self) -> bool {
+        self.has_list
+    }
+
+    fn check_usable(&self) -> Result<(), String> {
+        check_writable(&self.path).map_err(reason)
+    }
+
+    fn lock(&mut self) -> Result<(), String> {
+        self.lock = lock_file(&self.path).map_err(reason)?;
+        Ok(())
+    }
+
+    fn check(&self, seed: Option<&ColorList>) -> Result<usize, String> {
+        if let Some(seed) = seed {
+            check_new_file(&self.path, seed).map_err(reason)?;
+            return Ok(seed.len());
+        }
+        check_lock(&self.path).map_err(reason)?;
+        let (list, warning) = Database::read_recovering(&self.path).map_err(reason)?;
+        sync_directory(&self.path).map_err(reason)?;
+        if let Some(warning) = warning {
+            log::warn!("{warning}");
+        }
+        Ok(list.len())
+    }
+
+    fn dump(&self) -> Result<ColorList, String> {
+        let read = match check_writable(&self.path) {
+            _ if !self.has_list => Err(DatabaseError::Missing),
+            Ok(()) => Database::read_recovering(&self.path).map(|(list, _)| list),
+            Err(refused) => read_without_writing(&self.path).map_err(|error| match error {
+                DatabaseError::Inaccessible => refused,
+                error => error,
+            }),
+        };
+        read.map_err(reason)
+    }
+
+    fn open(self: Box<Self>, seed: Option<ColorList>, _: bool) -> Result<OpenPlace, String> {
+        let Self { given, path, lock, .. } = *self;
+        let (lock, is_new) = lock_or_make(&path, seed.as_ref(), lock).map_err(reason)?;
+        // Freed before the list is read from FILE, which takes as much memory.
+        drop(seed);
+        let engine = Database::open(&given, &path, lock).map_err(reason)?;
+        let list = engine.list.clone();
+        Ok(OpenPlace { engine: Box::new(engine), list, is_new, watch: None, path: Some(path) })
+    }
+}
+
+fn reason(error: DatabaseError) -> String {
+    match error {
+        DatabaseError::Busy => format!("{error}, or name another file with --data"),
+        error => error.to_string(),
+    }
+}

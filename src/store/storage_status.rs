@@ -5,11 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use log::Level;
-
 use super::StorageError;
 use super::engine::{Certainty, Scope};
-use crate::logging::log_change;
 use crate::metrics::StorageMetrics;
 
 /// A save or a poll that takes longer than this counts as a fault until it ends. While a save waits
@@ -101,7 +98,11 @@ impl StorageStatus {
         if failure.is_some() {
             self.metrics.failures.inc();
         }
-        log_change(Level::Error, FAILED, before.as_ref(), failure, "changes are saved again");
+        match failure {
+            Some(failure) if before.as_ref() != Some(failure) => log::error!("{FAILED}: {failure}"),
+            None if before.is_some() => log::info!("changes are saved again"),
+            _ => {}
+        }
         result
     }
 

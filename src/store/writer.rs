@@ -3,7 +3,6 @@
 //! arrive meanwhile wait for the next commit. What others have committed is found by each save, and
 //! by a poll: when a watch has news, and after a second without messages.
 
-use std::mem::take;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::exit;
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::engine::{Begun, Certainty, Commit, Refresh, Save, Scope, Written};
 use super::{
-    Change, ChangeListener, ColorList, Deliver, Engine, Outcome, SharedList, Storage, StorageError,
+    Change, ChangeListener, ColorList, Deliver, Engine, Outcome, SharedList, StorageError,
     StorageStatus, Store,
 };
 use crate::logging;
@@ -55,12 +54,17 @@ pub(crate) struct Writer {
     list: Arc<SharedList>,
     status: Arc<StorageStatus>,
     messages: Receiver<WriterMessage>,
-    /// From when the engine is told to commit until that has failed, or readers have the version.
-    is_committing: bool,
     /// See [`Save`].
     is_behind: bool,
-    /// How many of the changes fail, of the first ones, if the save that is under way fails.
+}
+
+/// A save, and how far it has come, for the case that it fails or panics.
+struct Attempt<'a> {
+    changes: &'a [QueuedChange],
+    /// How many of the changes fail with it, of the first ones.
     failing: usize,
+    /// From when the engine is told to commit until that has failed, or readers have the version.
+    is_committing: bool,
 }
 
 impl Writer {
@@ -73,18 +77,8 @@ impl Writer {
         let list = Arc::new(SharedList::new(colors, notify));
         let status = Arc::new(StorageStatus::new(engine.warning()));
         let (writer, messages) = mpsc::channel();
-        let storage = Storage::Durable(writer, Arc::clone(&status));
-        let store = Store { list: Arc::clone(&list), storage };
-        let writer = Self {
-            engine,
-            list,
-            status,
-            messages,
-            is_committing: false,
-            is_behind: false,
-            failing: 0,
-        };
-        (store, writer)
+        let store = Store { list: Arc::clone(&list), writer: Some((writer, Arc::clone(&status))) };
+        (store, Self { engine, list, status, messages, is_behind: false })
     }
 
     /// Saves changes until it is told to close, or until all clones of the store are dropped.
@@ -156,7 +150,7 @@ impl Writer {
     /// Begins a save, and publishes what others have committed. While the storage is locked, tries
     /// again until the first change has waited for too long, and fails for those that have. Without
     /// changes, tries once.
-    fn begin(&mut self, save: &Save, changes: &[QueuedChange]) -> Result<(), StorageError> {
+    fn begin(&mut self, save: &Save, attempt: &mut Attempt) -> Result<(), StorageError> {
         loop {
             match self.engine.begin(save)? {
                 Begun::Ready(refresh) => {
@@ -166,9 +160,9 @@ impl Writer {
                 Begun::Locked(refresh, error) => {
                     self.publish(refresh);
                     let is_over = |queued: &&QueuedChange| queued.came.elapsed() > LOCKED_TIME;
-                    let over = changes.iter().take_while(is_over).count();
-                    if over > 0 || changes.is_empty() {
-                        self.failing = over;
+                    let over = attempt.changes.iter().take_while(is_over).count();
+                    if over > 0 || attempt.changes.is_empty() {
+                        attempt.failing = over;
                         return Err(error);
                     }
                     self.status.restart_clock();
@@ -195,13 +189,12 @@ impl Writer {
         {
             return vec![Err(refusal); changes.len()];
         }
-        self.failing = changes.len();
-        let mut saved = status.supervise(|| self.try_save(changes));
+        let mut attempt = Attempt { changes, failing: changes.len(), is_committing: false };
+        let mut saved = status.supervise(|| self.try_save(&mut attempt));
         self.engine.roll_back();
-        // After a panic: another error of a commit says itself what is certain.
-        let is_in_doubt = take(&mut self.is_committing);
         if let Err(error) = &mut saved {
-            if is_in_doubt {
+            // After a panic: another error of a commit says itself what is certain.
+            if attempt.is_committing {
                 error.certainty = Certainty::InDoubt;
                 self.is_behind = true;
             }
@@ -209,7 +202,7 @@ impl Writer {
                 status.note_failed(error);
             }
         }
-        let failing = &changes[..self.failing];
+        let failing = &changes[..attempt.failing];
         match saved {
             Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
             Err(error) if error.scope == Scope::Edits => {
@@ -225,15 +218,15 @@ impl Writer {
     }
 
     /// Makes changes, commits them, and publishes the list. If that fails, publishes none of them.
-    fn try_save(&mut self, changes: &[QueuedChange]) -> Result<Vec<Outcome>, StorageError> {
+    fn try_save(&mut self, attempt: &mut Attempt) -> Result<Vec<Outcome>, StorageError> {
         let has_failed = self.status.now().failure.is_some();
-        let oldest = changes.first().map(|queued| queued.came);
+        let oldest = attempt.changes.first().map(|queued| queued.came);
         let is_behind = self.is_behind;
         let save = Save { has_failed, is_behind, begun: Instant::now(), oldest };
         loop {
-            self.begin(&save, changes)?;
+            self.begin(&save, attempt)?;
             self.is_behind = false;
-            if let Some(outcomes) = self.try_commit(changes)? {
+            if let Some(outcomes) = self.try_commit(attempt)? {
                 return Ok(outcomes);
             }
             self.engine.roll_back();
@@ -241,15 +234,12 @@ impl Writer {
     }
 
     /// The part of a save that is made again after a conflict: then returns `None`.
-    fn try_commit(
-        &mut self,
-        changes: &[QueuedChange],
-    ) -> Result<Option<Vec<Outcome>>, StorageError> {
+    fn try_commit(&mut self, attempt: &mut Attempt) -> Result<Option<Vec<Outcome>>, StorageError> {
         let begun = Instant::now();
         let mut version = self.list.version().list;
         let mut outcomes = Vec::new();
         let mut edits = Vec::new();
-        for queued in changes {
+        for queued in attempt.changes {
             let (mut outcome, made) = queued.change.decide(&version);
             match self.engine.write(&made, &version)? {
                 Written::Yes => {
@@ -267,23 +257,20 @@ impl Writer {
             }
         }
         // The others are not in this commit, whatever becomes of it.
-        self.failing = outcomes.len();
-        self.is_committing = true;
+        attempt.failing = outcomes.len();
+        attempt.is_committing = true;
         let commit = self.engine.commit(&version);
-        if !matches!(commit, Ok(Commit::Done)) {
-            self.is_committing = false;
-        }
+        attempt.is_committing = matches!(commit, Ok(Commit::Done));
         match commit? {
             Commit::Done => {}
             Commit::Conflict => return Ok(None),
-            Commit::Contended => return Ok(Some(vec![Outcome::Contended; changes.len()])),
+            Commit::Contended => return Ok(Some(vec![Outcome::Contended; attempt.changes.len()])),
         }
         if !edits.is_empty() {
             self.list.publish(version, &edits);
             self.status.metrics.durations.observe(begun.elapsed());
             self.status.note_saved();
         }
-        self.is_committing = false;
         Ok(Some(outcomes))
     }
 }
@@ -296,7 +283,7 @@ mod tests {
 
     use rusqlite::Connection;
 
-    use super::super::sqlite::{self, Database, SqliteEngine};
+    use super::super::sqlite::{self, Database};
     use super::super::{Action, Color};
     use super::*;
     use crate::conditions::Conditions;
@@ -306,8 +293,8 @@ mod tests {
         fs::create_dir_all(directory).unwrap();
         let path = directory.join("colors.db");
         let (lock, _) = sqlite::lock_or_make(&path, Some(&ColorList::default()), None).unwrap();
-        let (database, colors) = Database::open(&path, &path, lock).unwrap();
-        Writer::new(Box::new(SqliteEngine::new(database, colors.clone())), colors, Box::new(|_| ()))
+        let database = Database::open(&path, &path, lock).unwrap();
+        Writer::new(Box::new(database), ColorList::default(), Box::new(|_| ()))
     }
 
     fn scratch(name: &str) -> PathBuf {

@@ -320,7 +320,7 @@ operating.md: at most five times a second <- src/logging.rs: CLIENT_WARNINGS_MAX
 durability.md: wait, each up to 5 s <- src/store/writer.rs: LOCKED_TIME from_millis(4200);
 durability.md: another start waits 6 s <- src/store/sqlite/locks.rs: LOCK_TIME from_secs(6);
 durability.md: 500 or 503 after some 5 s <- src/store/etcd/etcd_engine.rs: SAVE_TIME from_millis(4300);
-durability.md: a start fails after 6 s <- src/store/etcd/etcd_key.rs: START_TIME from_secs(6);
+durability.md: a start fails after 6 s <- src/store/etcd.rs: START_TIME from_secs(6);
 durability.md: mode 0600 <- src/store/sqlite/new_file.rs: NEW_FILE_MODE 0o600;
 bounded_http/README.md: a request arrives in this time | 30 s <- crates/bounded_http/src/limits.rs: request_timeout: from_secs(30)
 bounded_http/README.md: may be idle so long | 75 s <- crates/bounded_http/src/limits.rs: keep_alive: from_secs(75)

@@ -11,7 +11,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::*;
-use crate::store::Place as _;
 use crate::store::etcd::EtcdKey;
 
 /// What a member answers that has lost its leader.
@@ -128,7 +127,7 @@ impl TestPlace for Etcd {
         let found = EtcdKey::find(&self.members, None, "contract").unwrap();
         found.check_usable().unwrap();
         let first = (!found.has_list()).then(|| first.clone());
-        let opened = Box::new(found).open(first, true).unwrap();
+        let opened = found.open(first, true).unwrap();
         (opened.engine, opened.list)
     }
 

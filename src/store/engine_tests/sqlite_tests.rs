@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use rusqlite::Connection;
 
 use super::*;
-use crate::store::Place as _;
 use crate::store::sqlite::FilePlace;
 
 struct Directory(PathBuf);
@@ -21,7 +20,7 @@ impl Directory {
 impl TestPlace for Directory {
     fn open(&self, first: &ColorList) -> (Box<dyn Engine>, ColorList) {
         let place = FilePlace::find(&self.0.join("colors.db")).unwrap();
-        let opened = Box::new(place).open(Some(first.clone()), true).unwrap();
+        let opened = place.open(Some(first.clone()), true).unwrap();
         (opened.engine, opened.list)
     }
 

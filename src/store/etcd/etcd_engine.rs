@@ -8,11 +8,10 @@ use std::time::{Duration, Instant};
 
 use super::EtcdError;
 use super::format::{
-    Keys, Purpose, snapshot_bytes, snapshot_bytes_after, write_edits, write_entry, write_snapshot,
+    Keys, Purpose, random_id, snapshot_bytes, write_edits, write_entry, write_snapshot,
 };
 use super::gateway::{Gateway, KeyValue, TxnResponse, delete_range, put};
 use super::position::{Position, RANGE_KEYS_MAX, is_put_by};
-use crate::random;
 use crate::store::engine::{Begun, Commit, Engine, Refresh, Save, StorageError, Written};
 use crate::store::{ColorList, Edit};
 
@@ -54,7 +53,7 @@ pub(crate) struct EtcdEngine {
     /// The revision of etcd in its last answer to a transaction of this engine. What the watch was
     /// told by then is no news.
     read_at: i64,
-    position: Position,
+    pub(super) position: Position,
     /// The edits that lead from the list that readers have to that of `position`. Kept, since a save
     /// or a poll may fail after it has taken entries.
     edits: Vec<Edit>,
@@ -70,8 +69,6 @@ pub(crate) struct EtcdEngine {
     contended: Instant,
     /// The next save begins no sooner than this, after a commit that was contended.
     paused_until: Instant,
-    /// When the save that has begun gives up.
-    deadline: Instant,
 }
 
 impl EtcdEngine {
@@ -95,32 +92,23 @@ impl EtcdEngine {
             answered: now,
             contended: now,
             paused_until: now,
-            deadline: now,
         }
     }
 
     /// Puts a fence, so that a commit of an earlier process, which a member may hold, is either made
     /// before this or never. A conflict does as well: another entry has the place.
-    pub(super) fn put_first_fence(&mut self, deadline: Instant) -> Result<(), EtcdError> {
-        self.put(&self.list().clone(), Purpose::Fence, deadline)?;
+    pub(super) fn put_first_fence(&mut self) -> Result<(), EtcdError> {
+        self.put(&self.position.list.clone(), Purpose::Fence)?;
         self.edits.clear();
         Ok(())
     }
 
-    pub(super) fn list(&self) -> &ColorList {
-        &self.position.list
-    }
-
     /// Has etcd make `success` if the position is still the last one. Otherwise the answer has the
     /// entries from the position on, in place 1.
-    fn ask(
-        &mut self,
-        success: Vec<serde_json::Value>,
-        deadline: Instant,
-    ) -> Result<TxnResponse, EtcdError> {
+    fn ask(&mut self, success: Vec<serde_json::Value>) -> Result<TxnResponse, EtcdError> {
         let Self { gateway, keys, position, .. } = self;
         let txn = position.txn(keys, success);
-        let response = gateway.txn(&txn, deadline, |response| position.refuse(keys, response))?;
+        let response = gateway.txn(&txn, |response| position.refuse(keys, response))?;
         self.answered = Instant::now();
         self.read_at = response.revision();
         Ok(response)
@@ -128,16 +116,11 @@ impl EtcdEngine {
 
     /// Puts the next entry, which leads to this list. If another service has put that entry, takes
     /// what others have put.
-    fn put(
-        &mut self,
-        list: &ColorList,
-        purpose: Purpose,
-        deadline: Instant,
-    ) -> Result<Commit, EtcdError> {
+    fn put(&mut self, list: &ColorList, purpose: Purpose) -> Result<Commit, EtcdError> {
         let before = self.position.clone();
         let number = before.number + 1;
         let key = self.keys.entry(number);
-        let id = random::id();
+        let id = random_id();
         let edits = match purpose {
             Purpose::Commit => &*self.written,
             Purpose::Snapshot | Purpose::Fence => b"",
@@ -150,7 +133,7 @@ impl EtcdEngine {
         }
         // If this fails or panics.
         self.is_fence_due = true;
-        let mut response = self.ask(success, deadline).map_err(|error| match purpose {
+        let mut response = self.ask(success).map_err(|error| match purpose {
             Purpose::Commit => error,
             // No change depends on what comes of it.
             Purpose::Snapshot | Purpose::Fence => error.without_doubt(),
@@ -163,7 +146,7 @@ impl EtcdEngine {
             // The answer to an earlier try was lost.
             let is_made = is_known && found.iter().any(|entry| is_put_by(entry, &key, &id));
             if !is_made {
-                let taken = self.take_entries(found, deadline);
+                let taken = self.take_entries(found);
                 if was_in_doubt && !is_known && purpose == Purpose::Commit {
                     // The log was cut since the first try.
                     return Err(EtcdError::in_doubt("etcd did not answer in time"));
@@ -172,28 +155,25 @@ impl EtcdEngine {
             }
         }
         let is_snapshot = purpose == Purpose::Snapshot;
-        self.position.advance(list.clone(), id, value.len(), is_snapshot);
+        self.position.list.clone_from(list);
+        self.position.advance(id, value.len(), is_snapshot);
         Ok(Commit::Done)
     }
 
     /// Takes the entries of a range from the position on, and those behind the range. Reads all
     /// anew if the range does not begin at the position.
-    fn take_entries(
-        &mut self,
-        mut found: Vec<KeyValue>,
-        deadline: Instant,
-    ) -> Result<(), EtcdError> {
+    fn take_entries(&mut self, mut found: Vec<KeyValue>) -> Result<(), EtcdError> {
         self.contended = Instant::now();
         loop {
             let is_last = found.len() < RANGE_KEYS_MAX;
             let Some(edits) = self.position.follow(&self.keys, found)? else {
-                return self.read_anew(deadline);
+                return self.read_anew();
             };
             self.edits.extend(edits);
             if is_last {
                 return Ok(());
             }
-            let mut response = self.ask(Vec::new(), deadline)?;
+            let mut response = self.ask(Vec::new())?;
             if response.succeeded {
                 return Ok(());
             }
@@ -202,8 +182,8 @@ impl EtcdEngine {
     }
 
     /// Reads the whole list: the log was cut behind the position.
-    fn read_anew(&mut self, deadline: Instant) -> Result<(), EtcdError> {
-        let position = Position::read(&mut self.gateway, &self.keys, deadline)?;
+    fn read_anew(&mut self) -> Result<(), EtcdError> {
+        let position = Position::read(&mut self.gateway, &self.keys)?;
         let position = position.ok_or(EtcdError::Missing)?;
         // The log begins behind the old position, so the list that was read is a later one.
         if position.number <= self.position.number {
@@ -215,12 +195,12 @@ impl EtcdEngine {
     }
 
     /// Asks etcd whether the position is the last one. If not, takes the entries behind it.
-    fn refresh(&mut self, deadline: Instant) -> Result<Commit, EtcdError> {
-        let mut response = self.ask(Vec::new(), deadline)?;
+    fn refresh(&mut self) -> Result<Commit, EtcdError> {
+        let mut response = self.ask(Vec::new())?;
         if response.succeeded {
             return Ok(Commit::Done);
         }
-        self.take_entries(response.take_found(1), deadline)?;
+        self.take_entries(response.take_found(1))?;
         Ok(Commit::Conflict)
     }
 
@@ -231,16 +211,16 @@ impl EtcdEngine {
 
     /// Takes what the watch was told of. Mostly the member that is asked has it, too, so it is read
     /// there: that takes half of the time of [`EtcdEngine::refresh`].
-    fn take_news(&mut self, deadline: Instant) -> Result<(), EtcdError> {
+    fn take_news(&mut self) -> Result<(), EtcdError> {
         let Self { gateway, keys, position, .. } = self;
         let txn = position.txn(keys, Vec::new()).serializable();
-        let mut response = gateway.txn(&txn, deadline, |_| None)?;
+        let mut response = gateway.txn(&txn, |_| None)?;
         if response.succeeded || position.refuse(keys, &response).is_some() {
             // The member is behind the one that is watched, or has another list.
-            return self.refresh(deadline).map(drop);
+            return self.refresh().map(drop);
         }
         self.read_at = response.revision();
-        self.take_entries(response.take_found(1), deadline)
+        self.take_entries(response.take_found(1))
     }
 
     /// The list of the position, unless readers have it.
@@ -250,12 +230,12 @@ impl EtcdEngine {
     }
 
     /// Puts a snapshot if one is due, and then has etcd compact.
-    fn put_snapshot_if_due(&mut self, deadline: Instant) -> Result<(), EtcdError> {
+    fn put_snapshot_if_due(&mut self) -> Result<(), EtcdError> {
         let Position { list, number, snapshot, bytes, .. } = &self.position;
         let is_due =
             number - snapshot >= ENTRIES_MAX || *bytes > snapshot_bytes(list) + ENTRIES_BYTES_MAX;
-        if is_due && let Commit::Done = self.put(&list.clone(), Purpose::Snapshot, deadline)? {
-            self.gateway.compact(self.read_at, deadline);
+        if is_due && let Commit::Done = self.put(&list.clone(), Purpose::Snapshot)? {
+            self.gateway.compact(self.read_at);
         }
         Ok(())
     }
@@ -264,15 +244,15 @@ impl EtcdEngine {
 impl Engine for EtcdEngine {
     fn begin(&mut self, save: &Save) -> Result<Begun, StorageError> {
         sleep(self.paused_until.saturating_duration_since(Instant::now()));
-        let deadline = save.oldest.map_or(save.begun + POLL_TIME, |oldest| oldest + SAVE_TIME);
+        self.gateway.deadline =
+            save.oldest.map_or(save.begun + POLL_TIME, |oldest| oldest + SAVE_TIME);
         if self.has_news() {
-            self.take_news(deadline)?;
+            self.take_news()?;
         }
         if self.is_fence_due {
-            self.put(&self.position.list.clone(), Purpose::Fence, deadline)?;
+            self.put(&self.position.list.clone(), Purpose::Fence)?;
         }
-        self.put_snapshot_if_due(deadline)?;
-        self.deadline = deadline;
+        self.put_snapshot_if_due()?;
         if save.is_behind {
             self.edits = vec![Edit::ReplaceAll(self.position.list.clone())];
         }
@@ -280,17 +260,19 @@ impl Engine for EtcdEngine {
     }
 
     fn poll(&mut self) -> Result<Option<Refresh>, StorageError> {
-        let deadline = Instant::now() + POLL_TIME;
+        self.gateway.deadline = Instant::now() + POLL_TIME;
         if self.has_news() {
-            self.take_news(deadline)?;
+            self.take_news()?;
         } else if self.answered.elapsed() > ANSWERED_TIME {
-            self.refresh(deadline)?;
+            self.refresh()?;
         }
         Ok(self.refreshed())
     }
 
     fn write(&mut self, edits: &[Edit], list: &ColorList) -> Result<Written, StorageError> {
-        let bytes = snapshot_bytes_after(list, edits);
+        let mut after = list.clone();
+        edits.iter().for_each(|edit| drop(after.apply(edit)));
+        let bytes = snapshot_bytes(&after);
         if bytes > LIST_BYTES_MAX && bytes > snapshot_bytes(list) {
             return Ok(Written::TooLong);
         }
@@ -306,12 +288,14 @@ impl Engine for EtcdEngine {
     fn commit(&mut self, version: &ColorList) -> Result<Commit, StorageError> {
         let begun = Instant::now();
         let commit = if self.written.is_empty() {
-            self.refresh(self.deadline)?
+            self.refresh()?
         } else {
-            self.put(version, Purpose::Commit, self.deadline)?
+            self.put(version, Purpose::Commit)?
         };
         match commit {
-            Commit::Conflict if Instant::now() > self.deadline => return Ok(Commit::Contended),
+            Commit::Conflict if Instant::now() > self.gateway.deadline => {
+                return Ok(Commit::Contended);
+            }
             Commit::Done
                 if !self.written.is_empty() && self.contended.elapsed() < CONTENTION_TIME =>
             {

@@ -1,10 +1,9 @@
 //! The values of a snapshot and of entries, in JSON, and which keys they have. Knows no requests.
 
-use std::fmt;
 use std::io::Write as _;
 
-use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use rustix::rand::{GetRandomFlags, getrandom};
+use serde::Deserialize;
 
 use super::EtcdError;
 use crate::store::{Color, ColorList, Edit};
@@ -15,6 +14,16 @@ const FORMAT: u32 = 1;
 
 /// Bytes that a color has in a value besides its JSON: its id and what separates it from the next.
 const BYTES_PER_COLOR: usize = 24;
+
+/// An id that no other process has: 64 random bits from the kernel, in hexadecimal. Pauses that are
+/// spread at random need less: fastrand begins with the time.
+pub(super) fn random_id() -> String {
+    let mut bytes = [0; 8];
+    let filled = getrandom(&mut bytes, GetRandomFlags::empty());
+    // getrandom(2): it fails only before the kernel has collected enough, for which it waits.
+    assert_eq!(filled, Ok(bytes.len()), "the kernel has random bytes");
+    format!("{:016x}", u64::from_ne_bytes(bytes))
+}
 
 /// Names the keys of one list.
 #[derive(Clone)]
@@ -64,46 +73,19 @@ pub(super) struct LogEntry {
     pub(super) id: String,
     /// Whether a snapshot was put with it.
     pub(super) is_snapshot: bool,
-    edits: Vec<WrittenEdit>,
+    pub(super) edits: Vec<WrittenEdit>,
 }
 
 /// An edit as it is written: `[ID]`, `[ID,COLOR]` or `{"list":[[ID,COLOR],...]}`.
-enum WrittenEdit {
-    Remove(i64),
+#[derive(Deserialize)]
+#[serde(untagged)]
+pub(super) enum WrittenEdit {
+    Remove([i64; 1]),
     /// An update if the list has the id, or else an append.
     Put(i64, Color),
-    ReplaceAll(Vec<(i64, Color)>),
-}
-
-/// Reads an edit as it comes. What serde derives would first keep all of a list in another form,
-/// which takes several times the memory of the list.
-impl<'de> Deserialize<'de> for WrittenEdit {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct EditVisitor;
-
-        impl<'de> Visitor<'de> for EditVisitor {
-            type Value = WrittenEdit;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an edit")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<WrittenEdit, A::Error> {
-                let id = parts.next_element()?.ok_or_else(|| A::Error::invalid_length(0, &self))?;
-                let color = parts.next_element()?;
-                Ok(color.map_or(WrittenEdit::Remove(id), |color| WrittenEdit::Put(id, color)))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<WrittenEdit, A::Error> {
-                match fields.next_entry::<String, _>()? {
-                    Some((name, list)) if name == "list" => Ok(WrittenEdit::ReplaceAll(list)),
-                    _ => Err(A::Error::missing_field("list")),
-                }
-            }
-        }
-
-        deserializer.deserialize_any(EditVisitor)
-    }
+    ReplaceAll {
+        list: Vec<(i64, Color)>,
+    },
 }
 
 #[derive(Deserialize)]
@@ -113,7 +95,7 @@ struct Snapshot {
 }
 
 /// Reads a value. `key`: for the error.
-fn read<'a, T: Deserialize<'a>>(key: &str, value: &'a [u8]) -> Result<T, EtcdError> {
+pub(super) fn read<'a, T: Deserialize<'a>>(key: &str, value: &'a [u8]) -> Result<T, EtcdError> {
     #[derive(Deserialize)]
     struct Format {
         format: u32,
@@ -202,41 +184,19 @@ pub(super) fn snapshot_bytes(list: &ColorList) -> usize {
     list.envelope_len() + BYTES_PER_COLOR * list.len()
 }
 
-/// The same for the list after these edits.
-pub(super) fn snapshot_bytes_after(list: &ColorList, edits: &[Edit]) -> usize {
-    let bytes = |color: &Color| color.json_len() + BYTES_PER_COLOR + 1;
-    let bytes_of = |id: &i64| list.get(*id).map_or(0, bytes);
-    edits.iter().fold(snapshot_bytes(list), |sum, edit| match edit {
-        Edit::Append(_, color) => sum + bytes(color),
-        Edit::Update(id, color) => (sum + bytes(color)).saturating_sub(bytes_of(id)),
-        Edit::Remove(id, _) => sum.saturating_sub(bytes_of(id)),
-        Edit::ReplaceAll(list) => snapshot_bytes(list),
-    })
-}
-
-impl LogEntry {
-    pub(super) fn read(key: &str, value: &[u8]) -> Result<Self, EtcdError> {
-        read(key, value)
-    }
-
-    /// Applies the edits to a list, and returns them. `None` if they do not fit the list, which is
-    /// then to be dropped.
-    pub(super) fn apply(self, list: &mut ColorList) -> Option<Vec<Edit>> {
-        let apply = |edit| {
-            let edit = match edit {
-                WrittenEdit::Remove(id) => Edit::Remove(id, list.get(id)?.clone()),
-                WrittenEdit::Put(id, color) => match list.get(id) {
-                    Some(known) if known.name() == color.name() => Edit::Update(id, color),
-                    None if list.next_id().is_some_and(|next| id >= next) => {
-                        Edit::Append(id, color)
-                    }
-                    _ => return None,
-                },
-                WrittenEdit::ReplaceAll(list) => Edit::ReplaceAll(list.into_iter().collect()),
-            };
-            list.apply(&edit);
-            Some(edit)
+impl WrittenEdit {
+    /// Applies the edit to a list, and returns it. `None` if it does not fit the list.
+    pub(super) fn apply(self, list: &mut ColorList) -> Option<Edit> {
+        let edit = match self {
+            Self::Remove([id]) => Edit::Remove(id, list.get(id)?.clone()),
+            Self::Put(id, color) => match list.get(id) {
+                Some(known) if known.name() == color.name() => Edit::Update(id, color),
+                None if list.next_id().is_some_and(|next| id >= next) => Edit::Append(id, color),
+                _ => return None,
+            },
+            Self::ReplaceAll { list } => Edit::ReplaceAll(list.into_iter().collect()),
         };
-        self.edits.into_iter().map(apply).collect()
+        list.apply(&edit);
+        Some(edit)
     }
 }

@@ -18,7 +18,7 @@ use ureq::http::Response;
 use ureq::{Agent, Body, Error, Timeout};
 
 use super::EtcdError;
-use super::call_failure::{CallFailure, NO_LEADER, classify, not_gateway, refusal};
+use super::error::{CallFailure, NO_LEADER, classify, not_gateway, refusal};
 use super::user::User;
 use crate::outbound;
 
@@ -55,6 +55,8 @@ pub(super) struct Gateway {
     pub(super) members: Vec<String>,
     /// `None` without `--etcd-user-file`.
     pub(super) user: Option<Arc<User>>,
+    /// When a transaction and a compaction give up.
+    pub(super) deadline: Instant,
     /// The place of the member to ask next.
     current: usize,
     /// Why each member failed when it was asked last, since the last answer of any of them. Kept
@@ -72,15 +74,6 @@ pub(super) struct Txn {
     pub(super) failure: Vec<Value>,
 }
 
-/// What a member has answered to [`Gateway::ask_each`].
-pub(super) struct MemberAnswer {
-    /// HOST:PORT.
-    pub(super) member: String,
-    pub(super) cluster_id: String,
-    /// `None` if it does not have the key.
-    pub(super) value: Option<Vec<u8>>,
-}
-
 /// The answer to a [`Txn`].
 #[derive(Deserialize)]
 pub(super) struct TxnResponse {
@@ -95,22 +88,14 @@ pub(super) struct TxnResponse {
     pub(super) was_in_doubt: bool,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Header {
     /// Made of what the members were told when they first came together, so two clusters may have
-    /// the same.
-    #[serde(default)]
+    /// the same. Left out within a transaction.
     cluster_id: String,
-    #[serde(default, deserialize_with = "number")]
+    #[serde(deserialize_with = "number")]
     revision: i64,
-}
-
-/// The answer to a read of one key outside a transaction.
-#[derive(Deserialize)]
-struct KeyResponse {
-    header: Header,
-    #[serde(default)]
-    kvs: Vec<KeyValue>,
 }
 
 #[derive(Deserialize)]
@@ -118,8 +103,10 @@ struct OperationResponse {
     response_range: Option<RangeResponse>,
 }
 
+/// The answer to a read, alone or within a transaction.
 #[derive(Deserialize)]
 struct RangeResponse {
+    header: Option<Header>,
     #[serde(default)]
     kvs: Vec<KeyValue>,
 }
@@ -222,9 +209,14 @@ impl Gateway {
             agent: outbound::agent(STEP_TIME, piece),
             members: members.to_vec(),
             user,
+            deadline: Instant::now(),
             current: 0,
             reasons: vec![String::new(); members.len()],
         }
+    }
+
+    fn time_left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now()).max(LEAST_TIME)
     }
 
     /// Sends the next request to another member: this one has failed.
@@ -239,17 +231,16 @@ impl Gateway {
     pub(super) fn txn(
         &mut self,
         txn: &Txn,
-        deadline: Instant,
         refuse: impl Fn(&TxnResponse) -> Option<&'static str>,
     ) -> Result<TxnResponse, EtcdError> {
         let is_read = txn.success.iter().all(|request| request.get("request_range").is_some());
         let request = serde_json::to_vec(txn).expect("it is made of strings");
         let mut may_be_done = false;
         for tries in 1.. {
-            let left = deadline.saturating_duration_since(Instant::now()).max(LEAST_TIME);
-            let mut result = self.post::<TxnResponse>(self.current, "kv/txn", &request, left);
+            let time = self.time_left();
+            let mut result = self.post::<TxnResponse>(self.current, "kv/txn", &request, time);
             if !is_read && matches!(result, Err(CallFailure::Final(EtcdError::NoSpace))) {
-                result = self.read_after_no_space(txn, left);
+                result = self.read_after_no_space(txn, time);
             }
             let failure = match result {
                 Ok(mut response) => match refuse(&response).filter(|_| !response.succeeded) {
@@ -268,7 +259,7 @@ impl Gateway {
             self.next_member();
             // To ask again does not help if all have another list.
             let is_hopeless = self.reasons.iter().all(|reason| LISTS.contains(&&**reason));
-            if is_hopeless || Instant::now() >= deadline {
+            if is_hopeless || Instant::now() >= self.deadline {
                 break;
             }
             if tries % self.members.len() == 0 {
@@ -313,9 +304,9 @@ impl Gateway {
     }
 
     /// Has etcd forget all values that have been replaced or deleted before this revision.
-    pub(super) fn compact(&self, revision: i64, deadline: Instant) {
+    pub(super) fn compact(&self, revision: i64) {
         let request = json!({"revision": revision.to_string()}).to_string();
-        let time = deadline.saturating_duration_since(Instant::now()).clamp(LEAST_TIME, STEP_TIME);
+        let time = self.time_left().min(STEP_TIME);
         // If it fails, the next compaction does the same and more.
         let _ = self.post::<Value>(self.current, "kv/compaction", request.as_bytes(), time);
     }
@@ -362,15 +353,15 @@ impl Gateway {
     }
 
     /// Asks all members, together, in which cluster they are and what a key has. Returns the
-    /// answers of those that have taken no longer than [`OTHERS_TIME`] for any step.
-    pub(super) fn ask_each(&self, key: &str) -> Vec<MemberAnswer> {
+    /// answers of those that have taken no longer than [`OTHERS_TIME`] for any step, each behind
+    /// HOST:PORT of the member.
+    pub(super) fn ask_each(&self, key: &str) -> Vec<(&str, impl PartialEq + Send)> {
         let request = json!({"key": base64(key)}).to_string();
         let ask = |member: usize| {
             let answer = self.post(member, "kv/range", request.as_bytes(), OTHERS_TIME);
-            let KeyResponse { header, mut kvs } = answer.ok()?;
+            let RangeResponse { header, mut kvs } = answer.ok()?;
             let value = kvs.pop().map(|found| found.value);
-            let name = self.members[member].clone();
-            Some(MemberAnswer { member: name, cluster_id: header.cluster_id, value })
+            Some((&*self.members[member], (header?.cluster_id, value)))
         };
         thread::scope(|scope| {
             // One for which the system refuses a thread is not asked.

@@ -1,17 +1,49 @@
-//! The list and its position in the log: one value, which is taken as a whole or not at all.
+//! Which list it is, and its position in the log. List and position are one value, which is taken
+//! as a whole or not at all.
+//!
+//! A list has a random id at `KEY/id`, from whoever makes it, or from the first start that finds
+//! none. Every transaction compares it: two etcds of which each has a list at KEY may have the same
+//! cluster id, and the same numbers and revisions. So may one that was emptied and filled again.
+//! (One that was restored from a snapshot has the same list, with another history: [`Position`]
+//! compares the last entry.)
 
 use std::time::Instant;
 
 use super::EtcdError;
-use super::format::{Keys, LogEntry, entry_begin, read_snapshot};
+use super::format::{self, Keys, LogEntry, entry_begin, read_snapshot};
 use super::gateway::{
-    Gateway, KeyValue, OLDER_LIST, OTHER_LIST, Txn, TxnResponse, compare_absent, compare_value,
-    get, range,
+    Gateway, KeyValue, NO_LIST, OLDER_LIST, OTHER_LIST, Txn, TxnResponse, compare_absent,
+    compare_value, get, range,
 };
 use crate::store::{ColorList, Edit};
 
 /// Most entries in one answer. An entry has at most 1.5 MB, which is 2 MB in base64.
 pub(super) const RANGE_KEYS_MAX: usize = 32;
+
+impl Keys {
+    /// A transaction on the list with this id. If a comparison does not hold, the answer has the
+    /// id that is there in place 0, and what `failure` has found behind it.
+    pub(super) fn txn(
+        &self,
+        mut compare: Vec<serde_json::Value>,
+        success: Vec<serde_json::Value>,
+        mut failure: Vec<serde_json::Value>,
+    ) -> Txn {
+        compare.extend(self.id.as_ref().map(|id| compare_value(&self.id_key(), "EQUAL", id)));
+        failure.insert(0, get(&self.id_key()));
+        Txn { compare, success, failure }
+    }
+
+    /// The reason not to take this answer, if a member does not have the list with this id.
+    pub(super) fn refuse(&self, response: &TxnResponse) -> Option<&'static str> {
+        let id = self.id.as_ref()?;
+        match response.found(0).first() {
+            Some(there) if there.value == *id => None,
+            Some(_) => Some(OTHER_LIST),
+            None => Some(NO_LIST),
+        }
+    }
+}
 
 /// The list as it is after an entry.
 #[derive(Clone)]
@@ -31,28 +63,20 @@ pub(super) struct Position {
 impl Position {
     /// Reads the snapshot and the entries behind it, all as they were in one revision of etcd;
     /// `None` if there is no snapshot.
-    pub(super) fn read(
-        gateway: &mut Gateway,
-        keys: &Keys,
-        deadline: Instant,
-    ) -> Result<Option<Self>, EtcdError> {
+    pub(super) fn read(gateway: &mut Gateway, keys: &Keys) -> Result<Option<Self>, EtcdError> {
         loop {
-            match Self::read_once(gateway, keys, deadline) {
+            match Self::read_once(gateway, keys) {
                 // Another service has cut the log meanwhile, and has put another snapshot.
-                Err(EtcdError::Compacted) if Instant::now() < deadline => {}
+                Err(EtcdError::Compacted) if Instant::now() < gateway.deadline => {}
                 read => return read,
             }
         }
     }
 
-    fn read_once(
-        gateway: &mut Gateway,
-        keys: &Keys,
-        deadline: Instant,
-    ) -> Result<Option<Self>, EtcdError> {
+    fn read_once(gateway: &mut Gateway, keys: &Keys) -> Result<Option<Self>, EtcdError> {
         let mut read = |range| {
             let txn = keys.txn(Vec::new(), vec![range], Vec::new());
-            gateway.txn(&txn, deadline, |response| keys.refuse(response))
+            gateway.txn(&txn, |response| keys.refuse(response))
         };
         let mut response = read(get(&keys.list()))?;
         let read_at = response.revision();
@@ -68,7 +92,7 @@ impl Position {
         if !found.first().is_some_and(is_pair) {
             return Err(EtcdError::Malformed(first));
         }
-        let id = LogEntry::read(&first, &found[0].value)?.id;
+        let LogEntry { id, .. } = format::read(&first, &found[0].value)?;
         let mut position = Self { list, number, id, snapshot: number, bytes: 0 };
         loop {
             let is_last = found.len() < RANGE_KEYS_MAX;
@@ -132,27 +156,21 @@ impl Position {
             if keys.number(&entry.key).ok_or_else(foreign)? != next.number + 1 {
                 return Ok(None);
             }
-            edits.extend(next.apply(keys, &entry)?);
+            let key = keys.entry(next.number + 1);
+            let LogEntry { id, is_snapshot, edits: written } = format::read(&key, &entry.value)?;
+            for edit in written {
+                let applied = edit.apply(&mut next.list);
+                edits.push(applied.ok_or_else(|| EtcdError::Malformed(key.clone()))?);
+            }
+            next.advance(id, entry.value.len(), is_snapshot);
         }
         *self = next;
         Ok(Some(edits))
     }
 
-    /// Applies the next entry, and returns its edits.
-    pub(super) fn apply(&mut self, keys: &Keys, found: &KeyValue) -> Result<Vec<Edit>, EtcdError> {
-        let key = keys.entry(self.number + 1);
-        let entry = LogEntry::read(&key, &found.value)?;
-        let is_snapshot = entry.is_snapshot;
-        let id = entry.id.clone();
-        let mut list = self.list.clone();
-        let edits = entry.apply(&mut list).ok_or(EtcdError::Malformed(key))?;
-        self.advance(list, id, found.value.len(), is_snapshot);
-        Ok(edits)
-    }
-
-    /// Goes on to the next entry, which has this many bytes and leads to this list.
-    pub(super) fn advance(&mut self, list: ColorList, id: String, bytes: usize, is_snapshot: bool) {
-        self.list = list;
+    /// Goes on to the next entry, which has this many bytes. The list is already the one to which
+    /// that leads.
+    pub(super) fn advance(&mut self, id: String, bytes: usize, is_snapshot: bool) {
         self.id = id;
         self.number += 1;
         self.bytes += bytes;

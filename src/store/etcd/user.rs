@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use serde_json::{Value, json};
 
 use super::EtcdError;
-use super::call_failure::CallFailure;
+use super::error::CallFailure;
 use crate::secret_file;
 
 /// What etcd answers to a user and a password while it lets everybody in.
@@ -30,8 +30,7 @@ impl User {
 
     /// The request for a token. Reads the file each time: a new password needs no signal.
     fn credentials(&self) -> Result<String, EtcdError> {
-        let read = secret_file::read("etcd user file", &self.file);
-        let parsed = read.and_then(|(content, _)| parse(&content));
+        let parsed = secret_file::read(&self.file).and_then(|content| parse(&content));
         parsed.map_err(|error| EtcdError::Unavailable {
             cause: "the etcd user file cannot be used",
             details: format!("{}: {error}", self.file.display()),
@@ -102,7 +101,7 @@ mod tests {
 
     #[test]
     fn what_was_asked_is_not_done_if_there_is_no_token_for_it() {
-        let file = std::env::temp_dir().join(crate::random::id());
+        let file = std::env::temp_dir().join(super::super::format::random_id());
         std::fs::write(&file, "a:b").unwrap();
         let user = User::new(&file).unwrap();
         let failure = user.renew(|_| Err(CallFailure::MayBeDone("x".to_owned())));

@@ -24,7 +24,7 @@ pub(crate) struct LogWatch {
     gateway: Gateway,
     keys: Keys,
     /// The revision of etcd when it was last told of something.
-    watched: Arc<AtomicI64>,
+    pub(super) watched: Arc<AtomicI64>,
 }
 
 impl LogWatch {
@@ -33,20 +33,14 @@ impl LogWatch {
         Self { gateway, keys, watched: Arc::default() }
     }
 
-    /// What it notes for the engine.
-    pub(super) fn watched(&self) -> Arc<AtomicI64> {
-        Arc::clone(&self.watched)
-    }
-
     /// Watches until the process ends.
     pub(crate) fn run(mut self, store: &Store) {
         let (from, to) = (self.keys.entry(0), self.keys.log_end());
-        let watched = self.watched();
         loop {
             let begun = Instant::now();
             let watch = || {
                 self.gateway.watch(&from, &to, WATCH_TIME, |revision| {
-                    watched.store(revision, Relaxed);
+                    self.watched.store(revision, Relaxed);
                     store.poll();
                 });
             };

@@ -37,7 +37,7 @@ pub(crate) enum DatabaseError {
     /// When a sync of SQLite fails. The commit is not in the list, now or after a crash.
     SyncFailed,
     /// When a sync fails, and so does the commit that should overwrite what was not synced: see
-    /// [`Database::commit`](super::Database::commit).
+    /// [`Database::commit`](crate::store::engine::Engine::commit).
     NotErased,
     /// When another operation on the disk fails. Has SQLite's extended code, which says which one.
     Disk(i32),
@@ -92,13 +92,7 @@ impl DatabaseError {
             Self::Busy => "another process has locked the database",
             Self::Full => "the disk is full",
             Self::SyncFailed | Self::Disk(_) | Self::NotErased => "the disk reported an error",
-            Self::Missing
-            | Self::Foreign
-            | Self::Newer
-            | Self::Unusable(_)
-            | Self::Refused(_)
-            | Self::Damaged(_)
-            | Self::Inaccessible => "the database cannot be used",
+            _ => "the database cannot be used",
         }
     }
 }

@@ -21,6 +21,7 @@ use super::wal_files::{give_owner_and_mode_of, sync_directory, with_suffix};
 use super::{Database, DatabaseError, data_path, locks, rows};
 use crate::file_id::FileId;
 use crate::store::ColorList;
+use crate::store::engine::Engine as _;
 
 /// Mode of a new file, less what the umask takes. SQLite gives FILE-wal and FILE-shm the mode of
 /// FILE, and as root its owner.
@@ -128,8 +129,8 @@ impl NewFile {
         }
         new.file.write_all_at(&image_of(colors)?, 0).map_err(failed)?;
         let lock = new.file.try_clone().map_err(failed)?;
-        let (database, _) = Database::open(&new.path, &new.path, lock)?;
-        database.close().map_err(DatabaseError::Unusable)?;
+        let database = Database::open(&new.path, &new.path, lock)?;
+        Box::new(database).close().map_err(DatabaseError::Unusable)?;
         new.file.sync_all().map_err(failed)?;
         Ok(new)
     }

@@ -1,7 +1,8 @@
-//! An open database: how it is opened, read, saved to and closed.
+//! An open database, as a storage engine: how it is opened, read, saved to and closed, how a save
+//! waits for the write lock, and what the log says when another program has changed the list.
 
 use std::fs::File;
-use std::mem::forget;
+use std::mem::{forget, replace};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::thread::sleep;
@@ -15,6 +16,7 @@ use super::DatabaseError;
 use super::locks::{RETRY_PAUSE, retry_while_busy};
 use super::rows::{self, query_value, quick_check, read_list, refusing_indexes};
 use super::wal_files::{self, PAGE_BYTES_MIN, WalFiles};
+use crate::store::engine::{Begun, Commit, Engine, Refresh, Save, StorageError, Written};
 use crate::store::{Color, ColorList, Edit};
 
 /// How long a start or a read waits for a lock of another program.
@@ -23,6 +25,10 @@ pub(crate) const BUSY_TIME: Duration = Duration::from_secs(5);
 /// How long one try to begin a save waits for a lock. Between two tries the writer publishes what
 /// other programs have committed.
 pub(crate) const TRY_TIME: Duration = Duration::from_millis(400);
+
+/// Shortest time between two warnings that another program has changed the list, since a program
+/// may change it all the time.
+const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// For every connection that can write FILE. A cache of 512 KiB is enough: the list is seldom read,
 /// and most saves need few pages. Only other programs' tables have foreign keys.
@@ -39,6 +45,10 @@ const KEEP_WAL: DbConfig = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
 pub(crate) struct Database {
     connection: Connection,
     files: WalFiles,
+    /// What readers have. Empty before the list is read.
+    pub(super) list: ColorList,
+    /// When the log last warned that another program has changed the list.
+    warned: Option<Instant>,
     /// Indexes of other programs that may refuse a change.
     indexes: Vec<String>,
     /// What [`DATA_VERSION`] returned when the list was last read. `None`: the list has to be read.
@@ -50,11 +60,7 @@ pub(crate) struct Database {
 impl Database {
     /// Opens a locked database. `given`: FILE as `--data` names it. `path`: where that leads,
     /// without links.
-    pub(crate) fn open(
-        given: &Path,
-        path: &Path,
-        lock: File,
-    ) -> Result<(Self, ColorList), DatabaseError> {
+    pub(crate) fn open(given: &Path, path: &Path, lock: File) -> Result<Self, DatabaseError> {
         let mut database = Self::open_checked(given, path, Some(lock))?;
         let connection = &database.connection;
         if query_value::<String>(connection, "PRAGMA journal_mode=WAL")? != "wal" {
@@ -67,24 +73,24 @@ impl Database {
         connection.execute_batch("PRAGMA synchronous=FULL; PRAGMA journal_size_limit=4194304")?;
         // SQLite makes FILE-wal at the first transaction.
         connection.execute_batch("BEGIN")?;
-        let colors = database.read(&ColorList::default())?;
+        database.list = database.read()?;
         database.data_version = Some(query_value(&database.connection, DATA_VERSION)?);
         database.files.note_opened()?;
         wait_for_locks(&mut database.connection, TRY_TIME)?;
         // SQLite syncs the directory too, at the first sync of FILE-wal, but ignores a failure.
         wal_files::sync_directory(path)?;
         database.roll_back();
-        Ok((database, colors))
+        Ok(database)
     }
 
     /// Reads the list of the database at a path without links, as a start would: recovers what a
-    /// kill has left, and looks for damage. A service may be using the database.
-    /// Returns also the [`Database::warning`].
+    /// kill has left, and looks for damage. A service may be using the database. Returns also the
+    /// [`Engine::warning`].
     pub(crate) fn read_recovering(
         path: &Path,
     ) -> Result<(ColorList, Option<String>), DatabaseError> {
         let mut database = Self::open_checked(path, path, None)?;
-        let colors = database.read(&ColorList::default())?;
+        let colors = database.read()?;
         Ok((colors, database.warning()))
     }
 
@@ -99,11 +105,12 @@ impl Database {
         // Before the check for damage, which fails as well without a collation.
         let indexes = refusing_indexes(&connection)?;
         quick_check(&connection)?;
-        Ok(Self { connection, files, indexes, data_version: None, _lock: lock })
+        let list = ColorList::default();
+        Ok(Self { connection, files, list, warned: None, indexes, data_version: None, _lock: lock })
     }
 
-    fn read(&mut self, known: &ColorList) -> Result<ColorList, DatabaseError> {
-        let (colors, indexes) = read_list(&self.connection, known)?;
+    fn read(&mut self) -> Result<ColorList, DatabaseError> {
+        let (colors, indexes) = read_list(&self.connection, &self.list)?;
         self.indexes = indexes;
         Ok(colors)
     }
@@ -114,15 +121,11 @@ impl Database {
     /// After a failed save (`has_failed`), returns the list in any case. Then it also syncs the
     /// directory, since SQLite may have failed to, and writes a frame that changes nothing, so that
     /// the commit shows whether the disk works.
-    pub(crate) fn begin(
-        &mut self,
-        known: &ColorList,
-        has_failed: bool,
-    ) -> Result<Option<ColorList>, DatabaseError> {
+    fn try_begin(&mut self, has_failed: bool) -> Result<Option<ColorList>, DatabaseError> {
         if has_failed {
             self.data_version = None;
         }
-        let found = self.begin_with("BEGIN IMMEDIATE", known)?;
+        let found = self.begin_with("BEGIN IMMEDIATE")?;
         if has_failed {
             wal_files::sync_directory(&self.files.wal.path)?;
             rewrite_page(&self.connection)?;
@@ -132,39 +135,48 @@ impl Database {
 
     /// Returns the list if another program has committed since the list was last read. Needs no
     /// write lock. Rolls back, so call it only between saves.
-    pub(crate) fn read_if_changed(
-        &mut self,
-        known: &ColorList,
-    ) -> Result<Option<ColorList>, DatabaseError> {
-        let found = self.begin_with("BEGIN", known);
+    fn read_if_changed(&mut self) -> Result<Option<ColorList>, DatabaseError> {
+        let found = self.begin_with("BEGIN");
         self.roll_back();
         found
     }
 
     /// Begins a transaction by `sql`: `BEGIN`, or `BEGIN IMMEDIATE`, which takes the write lock.
     /// Returns the list if another program has committed since the list was last read.
-    fn begin_with(
-        &mut self,
-        sql: &str,
-        known: &ColorList,
-    ) -> Result<Option<ColorList>, DatabaseError> {
-        self.check_files(known)?;
+    fn begin_with(&mut self, sql: &str) -> Result<Option<ColorList>, DatabaseError> {
+        self.check_files()?;
         self.execute(sql, [])?;
         let data_version = Some(query_value(&self.connection, DATA_VERSION)?);
         if data_version == self.data_version {
             return Ok(None);
         }
         // Another program may have made FILE-wal longer during the wait for its lock.
-        self.check_files(known)?;
-        let colors = self.read(known)?;
+        self.check_files()?;
+        let colors = self.read()?;
         self.data_version = data_version;
         Ok(Some(colors))
     }
 
+    /// What was found in the database, unless readers have it. The lists are compared, since
+    /// another program may have committed without changing a color. `is_behind`: see [`Save`].
+    fn refreshed(&mut self, found: Option<ColorList>, is_behind: bool) -> Option<Refresh> {
+        let is_other = |found: &ColorList| !found.iter().eq(self.list.iter());
+        let list = found.filter(|found| is_behind || is_other(found))?;
+        let before = replace(&mut self.list, list.clone());
+        let may_warn = self.warned.is_none_or(|warned| warned.elapsed() > WARNING_INTERVAL);
+        if may_warn && list != before {
+            let count = list.len();
+            log::warn!("another program has changed the list; it has {count} colors now");
+            self.warned = Some(Instant::now());
+        }
+        let edits = vec![Edit::ReplaceAll(list.clone())];
+        Some(Refresh { list, edits })
+    }
+
     /// Fails if FILE, FILE-wal or FILE-shm was removed, replaced or cut.
-    fn check_files(&mut self, known: &ColorList) -> Result<(), DatabaseError> {
+    fn check_files(&mut self) -> Result<(), DatabaseError> {
         self.files.check()?;
-        self.check_not_cut(known)
+        self.check_not_cut()
     }
 
     /// Fails if FILE or FILE-wal has become shorter and lacks pages.
@@ -172,7 +184,7 @@ impl Database {
     /// A shorter file may be whole: a checkpoint of another program cuts FILE after a VACUUM, and
     /// may cut FILE-wal. So a new connection, which has no page in memory, reads all. Closing that
     /// connection loses no lock, since SQLite keeps its descriptor of FILE open.
-    fn check_not_cut(&mut self, known: &ColorList) -> Result<(), DatabaseError> {
+    fn check_not_cut(&mut self) -> Result<(), DatabaseError> {
         let Some(shorter) = self.files.shorter() else { return Ok(()) };
         let cut = wal_files::replaced(shorter);
         // SQLite would remove FILE-wal if FILE had 0 bytes or 1 byte.
@@ -182,7 +194,7 @@ impl Database {
         let is_whole = || {
             let connection = open_connection(&self.files.file.path)?;
             quick_check(&connection)?;
-            read_list(&connection, known)
+            read_list(&connection, &self.list)
         };
         is_whole().map_err(|error| if error == DatabaseError::Busy { error } else { cut })?;
         self.files.note_whole();
@@ -190,7 +202,7 @@ impl Database {
     }
 
     /// Which indexes of other programs may refuse a change, in words; `None` if there are none.
-    pub(crate) fn indexes(&self) -> Option<String> {
+    fn indexes(&self) -> Option<String> {
         match self.indexes.as_slice() {
             [] => None,
             [index] => Some(format!("the index {index:?} of another program")),
@@ -199,42 +211,6 @@ impl Database {
                 Some(format!("one of the indexes {first:?}{rest} of another program"))
             }
         }
-    }
-
-    /// What the operator should know of the database; `None` if there is nothing.
-    pub(crate) fn warning(&self) -> Option<String> {
-        self.indexes().map(|indexes| format!("{indexes} may refuse changes (409)"))
-    }
-
-    /// Writes the edits of one change of `list`, after [`Database::begin`]. Returns why an index
-    /// refuses the change; `None` if it is written. A change that is refused leaves nothing.
-    pub(crate) fn write(
-        &mut self,
-        edits: &[Edit],
-        list: &ColorList,
-    ) -> Result<Option<String>, DatabaseError> {
-        let Some(indexes) = self.indexes() else {
-            edits.iter().try_for_each(|edit| self.write_edit(edit))?;
-            return Ok(None);
-        };
-        self.execute("SAVEPOINT change", [])?;
-        let mut written = edits.iter().try_for_each(|edit| self.write_edit(edit));
-        if matches!(written, Err(DatabaseError::Refused(_))) && edits.len() > 1 {
-            // A list between these edits may have duplicates that the last one has not.
-            self.execute("ROLLBACK TO change", [])?;
-            let mut version = list.clone();
-            edits.iter().for_each(|edit| drop(version.apply(edit)));
-            written = self.write_edit(&Edit::ReplaceAll(version));
-        }
-        let refused = match written {
-            Err(DatabaseError::Refused(reason)) => {
-                self.execute("ROLLBACK TO change", [])?;
-                Some(format!("{indexes} refuses this change: {reason}"))
-            }
-            written => written.map(|()| None)?,
-        };
-        self.execute("RELEASE change", [])?;
-        Ok(refused)
     }
 
     fn write_edit(&mut self, edit: &Edit) -> Result<(), DatabaseError> {
@@ -259,14 +235,69 @@ impl Database {
         self.connection.prepare_cached(sql)?.execute(values)?;
         Ok(())
     }
+}
 
-    /// Makes durable what was written since [`Database::begin`], all or nothing. If the commit
-    /// fails, nothing of that is in the list, now or after a crash. The exception is the error
-    /// `NotErased`: after a crash, all of it may be in the list.
-    pub(crate) fn commit(&mut self) -> Result<(), DatabaseError> {
-        let Err(refused) = self.connection.prepare_cached("COMMIT")?.execute([]) else {
+impl Engine for Database {
+    /// Waits [`TRY_TIME`] for the write lock, and as long for what the poll behind it needs. Other
+    /// programs may take the lock again and again: the poll finds what they commit.
+    fn begin(&mut self, save: &Save) -> Result<Begun, StorageError> {
+        match self.try_begin(save.has_failed) {
+            Err(busy @ DatabaseError::Busy) => {
+                // The failed try may have got the write lock, and failed on another lock.
+                self.roll_back();
+                let found = match self.read_if_changed() {
+                    Err(DatabaseError::Busy) => None,
+                    found => found?,
+                };
+                Ok(Begun::Locked(self.refreshed(found, save.is_behind), busy.into()))
+            }
+            found => {
+                let found = found?;
+                Ok(Begun::Ready(self.refreshed(found, save.is_behind)))
+            }
+        }
+    }
+
+    fn poll(&mut self) -> Result<Option<Refresh>, StorageError> {
+        let found = self.read_if_changed()?;
+        Ok(self.refreshed(found, false))
+    }
+
+    /// A change that an index refuses leaves nothing.
+    fn write(&mut self, edits: &[Edit], list: &ColorList) -> Result<Written, StorageError> {
+        let Some(indexes) = self.indexes() else {
+            edits.iter().try_for_each(|edit| self.write_edit(edit))?;
+            return Ok(Written::Yes);
+        };
+        self.execute("SAVEPOINT change", [])?;
+        let mut written = edits.iter().try_for_each(|edit| self.write_edit(edit));
+        if matches!(written, Err(DatabaseError::Refused(_))) && edits.len() > 1 {
+            // A list between these edits may have duplicates that the last one has not.
+            self.execute("ROLLBACK TO change", [])?;
+            let mut version = list.clone();
+            edits.iter().for_each(|edit| drop(version.apply(edit)));
+            written = self.write_edit(&Edit::ReplaceAll(version));
+        }
+        let written = match written {
+            Err(DatabaseError::Refused(reason)) => {
+                self.execute("ROLLBACK TO change", [])?;
+                Written::Refused(format!("{indexes} refuses this change: {reason}"))
+            }
+            written => written.map(|()| Written::Yes)?,
+        };
+        self.execute("RELEASE change", [])?;
+        Ok(written)
+    }
+
+    /// There is no conflict: the save has the write lock. If the commit fails, nothing of the save
+    /// is in the list, now or after a crash. The exception is the error `NotErased`: after a crash,
+    /// all of it may be in the list.
+    fn commit(&mut self, version: &ColorList) -> Result<Commit, StorageError> {
+        let commit = self.connection.prepare_cached("COMMIT");
+        let Err(refused) = commit.map_err(DatabaseError::from)?.execute([]) else {
             self.files.note_committed();
-            return Ok(());
+            self.list.clone_from(version);
+            return Ok(Commit::Done);
         };
         // The refused commit may be whole in FILE-wal, and the next start would replay it: after a
         // failed sync, and after a good one, since then SQLite has still to write to FILE-shm. So
@@ -279,25 +310,29 @@ impl Database {
         let write_failed = [ffi::SQLITE_FULL, ffi::SQLITE_IOERR_WRITE];
         let is_partial =
             refused.sqlite_error().is_some_and(|error| write_failed.contains(&error.extended_code));
-        Err(if is_erased || is_partial { refused.into() } else { DatabaseError::NotErased })
+        let is_gone = is_erased || is_partial;
+        Err(if is_gone { refused.into() } else { DatabaseError::NotErased }.into())
     }
 
-    /// Discards what was written since [`Database::begin`], and gives up the write lock.
-    pub(crate) fn roll_back(&self) {
+    /// Gives up the write lock as well.
+    fn roll_back(&mut self) {
         if !self.connection.is_autocommit() {
             // The transaction ends whatever this returns.
             let _ = self.connection.execute_batch("ROLLBACK");
         }
     }
 
+    fn warning(&self) -> Option<String> {
+        self.indexes().map(|indexes| format!("{indexes} may refuse changes (409)"))
+    }
+
     /// Copies what FILE-wal has into FILE, so that FILE alone is the list. Then removes FILE-wal,
     /// unless another program has FILE open. Fails with the reason why FILE-wal may still be
     /// needed.
-    pub(crate) fn close(mut self) -> Result<(), String> {
+    fn close(mut self: Box<Self>) -> Result<(), String> {
         // A FILE-wal that was removed is no failure here: the connection has it open, and copies
         // it.
-        let checked =
-            self.files.shm.check().and_then(|()| self.check_not_cut(&ColorList::default()));
+        let checked = self.files.shm.check().and_then(|()| self.check_not_cut());
         let connection = self.connection;
         if let Err(error) = checked {
             // Closing would write to files that were cut, or read what FILE-shm has lost. The

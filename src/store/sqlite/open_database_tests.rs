@@ -27,8 +27,6 @@ fn ids(colors: &ColorList) -> Vec<i64> {
 struct Scratch {
     path: PathBuf,
     database: Database,
-    /// What the service knows.
-    colors: ColorList,
 }
 
 impl Scratch {
@@ -41,33 +39,33 @@ impl Scratch {
         let seed = list([color(1, "a")]);
         let (lock, is_new) = lock_or_make(&path, Some(&seed), None).unwrap();
         assert!(is_new);
-        let (database, colors) = Database::open(&path, &path, lock).unwrap();
-        assert_eq!((ids(&colors), &colors), (vec![1], &list([color(1, "a")])));
-        Self { path, database, colors }
+        let database = Database::open(&path, &path, lock).unwrap();
+        assert_eq!((ids(&database.list), &database.list), (vec![1], &list([color(1, "a")])));
+        Self { path, database }
     }
 
     /// Saves edits of the list that is known.
-    fn save(&mut self, edits: impl IntoIterator<Item = Edit>) -> Result<(), DatabaseError> {
+    fn save(&mut self, edits: impl IntoIterator<Item = Edit>) -> Result<(), StorageError> {
         let edits: Vec<Edit> = edits.into_iter().collect();
-        let mut version = self.colors.clone();
+        let mut version = self.database.list.clone();
         let written = self.database.write(&edits, &version);
-        let saved = written.and_then(|refused| {
-            assert_eq!(refused, None);
-            self.database.commit()
+        edits.iter().for_each(|edit| drop(version.apply(edit)));
+        let saved = written.and_then(|written| {
+            assert!(matches!(written, Written::Yes));
+            self.database.commit(&version)
         });
         self.database.roll_back();
-        saved?;
-        edits.iter().for_each(|edit| drop(version.apply(edit)));
-        self.colors = version;
-        Ok(())
+        saved.map(|commit| assert!(matches!(commit, Commit::Done)))
     }
 
-    /// Begins a save; returns whether the list was read again.
+    /// Begins a save; returns whether another list was found.
     fn begin(&mut self) -> bool {
-        let found = self.database.begin(&self.colors, false).unwrap();
-        let was_read = found.is_some();
-        self.colors = found.unwrap_or_else(|| self.colors.clone());
-        was_read
+        let begun = Instant::now();
+        let save = Save { has_failed: false, is_behind: false, begun, oldest: None };
+        match self.database.begin(&save).unwrap() {
+            Begun::Ready(found) => found.is_some(),
+            Begun::Locked(..) => panic!("nobody has it locked"),
+        }
     }
 
     fn read(&self) -> ColorList {
@@ -118,21 +116,20 @@ fn what_another_program_commits_is_the_list_at_the_next_poll_and_the_next_save()
     let other = Connection::open(&scratch.path).unwrap();
     let insert = "INSERT INTO color (name, value) VALUES ('c', 'value')";
     other.execute(insert, []).unwrap();
-    assert_eq!(
-        scratch.database.read_if_changed(&scratch.colors),
-        Ok(Some(list([color(1, "a"), color(2, "c")])))
-    );
-    assert_eq!(scratch.database.read_if_changed(&scratch.colors), Ok(None));
+    let both = list([color(1, "a"), color(2, "c")]);
+    let edits = vec![Edit::ReplaceAll(both.clone())];
+    assert_eq!(scratch.database.poll(), Ok(Some(Refresh { list: both, edits })));
+    assert_eq!(scratch.database.poll(), Ok(None));
     other.execute("UPDATE color SET id = id + 10", []).unwrap();
     assert!(scratch.begin());
-    assert_eq!(ids(&scratch.colors), [11, 12]);
+    assert_eq!(ids(&scratch.database.list), [11, 12]);
     // The write lock is held during a save, and not longer.
     other.busy_timeout(Duration::ZERO).unwrap();
     other.execute(insert, []).unwrap_err();
     scratch.save([Edit::Remove(11, Color::new("", ""))]).unwrap();
     other.execute(insert, []).unwrap();
     assert!(scratch.begin());
-    assert_eq!(ids(&scratch.colors), [12, 13]);
+    assert_eq!(ids(&scratch.database.list), [12, 13]);
 }
 
 #[test]
@@ -151,7 +148,7 @@ fn another_program_may_checkpoint_and_vacuum_between_two_saves() {
         other.prepare(statement).unwrap().query([]).unwrap().next().unwrap();
     }
     assert_eq!(
-        (ids(&scratch.read()), ids(&scratch.colors)),
+        (ids(&scratch.read()), ids(&scratch.database.list)),
         ((1..=6).collect(), (1..=6).collect())
     );
 }
@@ -161,10 +158,10 @@ fn colors_that_another_program_leaves_alone_share_their_memory() {
     let mut scratch = Scratch::new("sharing");
     let other = Connection::open(&scratch.path).unwrap();
     other.execute("INSERT INTO color (name, value) VALUES ('c', 'value')", []).unwrap();
-    let before = scratch.colors.clone();
+    let before = scratch.database.list.clone();
     assert!(scratch.begin());
     let address = |colors: &ColorList| colors.get(1).unwrap().json.bytes().as_ptr();
-    assert_eq!(address(&before), address(&scratch.colors));
+    assert_eq!(address(&before), address(&scratch.database.list));
 }
 
 #[test]
