@@ -215,7 +215,7 @@ impl Handle {
     }
 
     /// Serves a connection that was accepted elsewhere, also above [`Limits::connections_max`]. It
-    /// counts as one of the first listener.
+    /// counts as one of the first listener. Once all workers are dropped, it is closed.
     pub fn adopt(&self, socket: OwnedFd) {
         let peer = SockRef::from(&socket).peer_addr().ok().and_then(|peer| peer.as_socket());
         self.0.pass_on(socket, peer, 0);
