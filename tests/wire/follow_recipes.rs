@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::common::client::read_head;
 use crate::common::harness::{Scratch, Server, colors, eventually, is_installed, run, wait_until};
-use crate::wire::recipes::block;
+use crate::wire::recipes::{DEFLATE, apache, block};
 use crate::wire::systemd::check_unit;
 use crate::wire::waiting::waiting;
 
@@ -219,6 +219,23 @@ fn a_program_that_follows_a_color_shows_whole_answers_and_pauses_after_others() 
 }
 
 #[test]
+fn a_program_that_follows_a_color_waits_behind_apache_that_compresses() {
+    let Some(front) = apache(8089, DEFLATE) else { return };
+    // compressed for Node's fetch, which asks for that; what is short is not
+    let put = |value: &str| {
+        let color = format!(r#"{{"value":"{value}"}}"#);
+        front.server.ask("PUT", "/colors/red", &color).expect_status(200);
+    };
+    let long = "x".repeat(2000);
+    put(&long);
+    let Some(follower) = follower("js", &front.address) else { return };
+    follower.wait_for(&[&long]);
+    wait_until("it waits", || waiting(&front.server) == 1);
+    put("changed");
+    follower.wait_for(&[&long, "changed"]);
+}
+
+#[test]
 fn the_script_that_follows_runs_a_command_that_failed_again() {
     let scratch = Scratch::new();
     let server = Server::start(&[]);
@@ -368,8 +385,9 @@ import json, urllib.error, urllib.request
 class Answer:
     def __init__(self, answer):
         self.status_code, self.content = answer.status, answer.read()
-        # as they come through some proxies
+        # as they come through some proxies, one of which removes the tag
         self.headers = {name.lower(): value for name, value in answer.headers.items()}
+        if b'#111111' in self.content: del self.headers['etag']
     def json(self): return json.loads(self.content)
     def close(self): pass
 def get(url, headers, timeout):
@@ -424,7 +442,12 @@ fn strips_of_leds_show_each_change_and_skip_what_is_no_color() {
             let content = format!(r#"{{"value":"{value}"}}"#);
             server.ask("PUT", "/colors/lamp", &content).expect_status(200);
             expected.push(shown);
-            wait_until("it is shown, or skipped", || follower.printed() == expected);
+            wait_until("it is shown, or skipped", || {
+                let mut printed = follower.printed();
+                // without a tag, the same color is shown each second
+                printed.dedup();
+                printed == expected
+            });
         }
     }
 }
