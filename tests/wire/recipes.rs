@@ -97,7 +97,7 @@ pub(super) struct Front {
     /// A certificate to trust, if it speaks TLS.
     certificate: Option<String>,
     pub(super) server: Server,
-    scratch: Scratch,
+    pub(super) scratch: Scratch,
 }
 
 impl Drop for Front {
@@ -243,7 +243,7 @@ fn requests_pass_apache_as_they_came() {
 }
 
 /// nginx with the site of the document for a LAN, and these lines in it.
-fn nginx_on_the_lan(port: u16, lines: &str) -> Option<Front> {
+pub(super) fn nginx_on_the_lan(port: u16, lines: &str) -> Option<Front> {
     let program = ["nginx", "-c", "configuration", "-p", "."];
     let front = Front::start(port, &program, |address, directory| {
         // with the example's name in place of the one of the LAN
