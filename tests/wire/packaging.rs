@@ -50,7 +50,7 @@ const FILES: [(u32, &str); 38] = [
     (0o644, "usr/local/share/doc/colors/examples/colors.procd"),
     (0o644, "usr/local/share/doc/colors/examples/colors.rules.yml"),
     (0o644, "usr/local/share/doc/colors/examples/colors.socket"),
-    (0o644, "usr/local/share/doc/colors/examples/follow-colors"),
+    (0o755, "usr/local/share/doc/colors/examples/follow-colors"),
     (0o644, "usr/local/share/doc/colors/examples/nginx.conf"),
     (0o644, "usr/local/share/fish/vendor_completions.d/colors.fish"),
     (0o644, "usr/local/share/man/man8/colors.8"),
