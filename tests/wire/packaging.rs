@@ -385,6 +385,46 @@ fn the_script_for_procd_has_it_start_the_service_with_the_options() {
     assert_eq!((code, printed), (Some(127), format!("chown nobody {directory}\n")));
 }
 
+#[test]
+fn a_purge_removes_all_but_what_is_mounted_and_names_that() {
+    if run(Command::new("unshare").args(["--mount", "true"])).0 != Some(0) {
+        return skip("unshare may make no namespace");
+    }
+    // a disk, and directories of the same file systems
+    let commands = r#"
+        mount -t tmpfs none /var/lib && mount -t tmpfs none /etc
+        cd /var/lib && ln -s private/colors colors
+        mkdir -p private/colors colors-backup 'colors@a\x2db/below' colors@work /etc/colors /etc/elsewhere
+        mkdir -p /etc/systemd/system/colors.service.d
+        touch colors@work/colors.db /etc/elsewhere/tokens
+        mount -t tmpfs none private/colors && touch private/colors/colors.db
+        mount --bind /etc/elsewhere /etc/colors
+        mount --bind /etc/elsewhere 'colors@a\x2db/below'
+        sh "$0" purge
+        find . /etc -name '*colors*' -o -type f | LC_ALL=C sort
+    "#;
+    let postrm = format!("{ROOT}/packaging/debian/postrm");
+    let mut unshare = Command::new("unshare");
+    let ended = run(unshare.args(["--mount", "sh", "-ec", commands, &postrm]));
+    let left = r"./colors@a\x2db
+./colors@a\x2db/below/tokens
+./private/colors
+./private/colors/colors.db
+/etc/colors
+/etc/colors/tokens
+/etc/elsewhere/tokens
+";
+    let stays = |path: &str, mount: &str| {
+        format!("colors: {path} stays, since something is mounted at {mount}\n")
+    };
+    let said = [
+        stays("/var/lib/private/colors", "/var/lib/private/colors"),
+        stays(r"/var/lib/colors@a\x2db", r"/var/lib/colors@a\x2db/below"),
+        stays("/etc/colors", "/etc/colors"),
+    ];
+    assert_eq!(ended, (Some(0), left.to_owned(), said.concat()));
+}
+
 const CI_SCRIPTS: &str =
     "boot container dist emulated foreign fuzz install newer_etcd package run schemathesis";
 
