@@ -72,23 +72,18 @@ fn shell(program: &str, commands: &str) -> Command {
 /// The programs, by language; `None` if what runs it is not installed.
 fn follower(language: &str, address: &str) -> Option<Follower> {
     let scratch = Scratch::new();
-    let program = |file: &str, before: &str, after: &str| {
-        let block = block(HTTP, language, "wait=60").replace("localhost:8080", address);
-        scratch.write(file, format!("{before}{block}{after}"))
+    let program = |file: &str| {
+        scratch.write(file, block(HTTP, language, "wait=60").replace("localhost:8080", address))
     };
     let script = block(README, "sh", "follow-colors")
         .replace("packaging/follow/follow-colors", SCRIPT)
         .replace("localhost:8080/colors/lamp", &format!("{address}/colors/red"));
     let command = match language {
         "python" if is_installed("python3") => {
-            let mut command = Command::new("python3");
-            command.arg(program("follow.py", "", ""));
-            command
+            shell("sh", &format!("exec python3 {}", program("follow.py")))
         }
         "js" if is_installed("node") => {
-            let mut command = Command::new("node");
-            command.arg(program("follow.mjs", "", ""));
-            command
+            shell("sh", &format!("exec node {}", program("follow.mjs")))
         }
         "sh" if is_installed("jq") => shell("sh", &script),
         "busybox" if is_installed(language) => {
@@ -245,10 +240,10 @@ fn the_script_that_follows_runs_a_command_that_failed_again() {
     let follower = Follower::start(command, scratch);
     follower.wait_for(&["#ff0000", "#ff0000"]);
     wait_until("it waits", || waiting(&server) == 1);
-    // no file that a full disk could keep it from writing, besides the color
+    // no further file, which a full disk would keep it from writing
     let files = fs::read_dir(&follower.scratch.0).unwrap().map(|file| file.unwrap().file_name());
-    let files: BTreeSet<_> = files.collect();
-    assert_eq!(files, ["printed", "red.json", "tried"].map(Into::into).into());
+    let expected = ["printed", "red.json", "tried"].map(Into::into);
+    assert_eq!(files.collect::<BTreeSet<_>>(), expected.into());
 }
 
 #[test]

@@ -390,22 +390,18 @@ fn a_purge_removes_all_but_what_is_mounted_and_names_that() {
     if run(Command::new("unshare").args(["--mount", "true"])).0 != Some(0) {
         return skip("unshare may make no namespace");
     }
-    // a disk, and directories of the same file systems
     let commands = r#"
         mount -t tmpfs none /var/lib && mount -t tmpfs none /etc
         cd /var/lib && ln -s private/colors colors
-        mkdir -p private/colors colors-backup 'colors@a\x2db/below' colors@work /etc/colors /etc/elsewhere
-        mkdir -p /etc/systemd/system/colors.service.d
-        touch colors@work/colors.db /etc/elsewhere/tokens
-        mount -t tmpfs none private/colors && touch private/colors/colors.db
-        mount --bind /etc/elsewhere /etc/colors
-        mount --bind /etc/elsewhere 'colors@a\x2db/below'
+        mkdir -p private/colors colors-backup 'colors@a\x2db/below' colors@work /etc/colors /etc/elsewhere /etc/systemd/system/colors.service.d
+        mount -t tmpfs none private/colors
+        touch private/colors/colors.db colors@work/colors.db /etc/elsewhere/tokens
+        for place in /etc/colors 'colors@a\x2db/below'; do mount --bind /etc/elsewhere "$place"; done
         sh "$0" purge
         find . /etc -name '*colors*' -o -type f | LC_ALL=C sort
     "#;
     let postrm = format!("{ROOT}/packaging/debian/postrm");
-    let mut unshare = Command::new("unshare");
-    let ended = run(unshare.args(["--mount", "sh", "-ec", commands, &postrm]));
+    let ended = run(Command::new("unshare").args(["--mount", "sh", "-ec", commands, &postrm]));
     let left = r"./colors@a\x2db
 ./colors@a\x2db/below/tokens
 ./private/colors
@@ -414,15 +410,11 @@ fn a_purge_removes_all_but_what_is_mounted_and_names_that() {
 /etc/colors/tokens
 /etc/elsewhere/tokens
 ";
-    let stays = |path: &str, mount: &str| {
-        format!("colors: {path} stays, since something is mounted at {mount}\n")
-    };
-    let said = [
-        stays("/var/lib/private/colors", "/var/lib/private/colors"),
-        stays(r"/var/lib/colors@a\x2db", r"/var/lib/colors@a\x2db/below"),
-        stays("/etc/colors", "/etc/colors"),
-    ];
-    assert_eq!(ended, (Some(0), left.to_owned(), said.concat()));
+    let said = r"colors: /var/lib/private/colors stays, since something is mounted at /var/lib/private/colors
+colors: /var/lib/colors@a\x2db stays, since something is mounted at /var/lib/colors@a\x2db/below
+colors: /etc/colors stays, since something is mounted at /etc/colors
+";
+    assert_eq!(ended, (Some(0), left.to_owned(), said.to_owned()));
 }
 
 const CI_SCRIPTS: &str =
