@@ -95,7 +95,8 @@ done
 for path in docs/*; do
     file 644 "$path" "$doc/$path"
 done
-for path in packaging/systemd/activation/* packaging/follow/* packaging/init/* packaging/prometheus/colors.rules.yml; do
+file 755 packaging/follow/follow-colors "$doc/examples/follow-colors"
+for path in packaging/systemd/activation/* packaging/follow/*.service packaging/init/* packaging/prometheus/colors.rules.yml; do
     file 644 "$path" "$doc/examples/${path##*/}"
 done
 file 644 packaging/nginx/colors.conf "$doc/examples/nginx.conf"

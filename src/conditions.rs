@@ -25,12 +25,24 @@ impl Tag {
         &self.0
     }
 
-    /// Parses a tag of this form in quotes; `None` for any other text.
+    /// Parses a tag of this form in quotes; `None` for any other text. Takes a tag to which a proxy
+    /// that compresses has added the name of the coding, as Apache does (`-gzip`), for what it was:
+    /// it names the same content.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let digits = text.strip_prefix('"')?.strip_suffix('"')?;
+        let opaque = text.strip_prefix('"')?.strip_suffix('"')?;
+        let (digits, suffix) = opaque.as_bytes().split_first_chunk::<32>()?;
         let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-        let digits: [u8; 32] = digits.as_bytes().try_into().ok()?;
-        digits.iter().all(is_digit).then_some(Self(digits))
+        (digits.iter().all(is_digit) && (suffix.is_empty() || is_coding(suffix)))
+            .then_some(Self(*digits))
+    }
+}
+
+/// Whether these bytes may name a content coding behind a tag: a hyphen, and 1 to 16 of a-z and 0-9.
+fn is_coding(suffix: &[u8]) -> bool {
+    let is_letter_or_digit = |byte: &u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9');
+    match suffix {
+        [b'-', name @ ..] => (1..=16).contains(&name.len()) && name.iter().all(is_letter_or_digit),
+        _ => false,
     }
 }
 
@@ -171,6 +183,15 @@ mod tests {
         for other in [&text[1..], &text[..33], &text.to_uppercase(), "\"\"", "\"+f1349b9\"", ""] {
             assert_eq!(Tag::parse(other), None, "{other}");
         }
+        let with = |suffix: &str| Tag::parse(&format!("{}{suffix}\"", &text[..33]));
+        for suffix in ["-gzip", "-br", "-0", "-abcdefghijklm789"] {
+            assert_eq!(with(suffix), Some(Tag::of(b"")), "{suffix}");
+        }
+        for other in
+            ["-", "gzip", ";gzip", "--gzip", "-gzip-gzip", "-Gzip", "-é", "-abcdefghijklm7890"]
+        {
+            assert_eq!(with(other), None, "{other}");
+        }
     }
 
     fn current() -> Tag {
@@ -182,8 +203,10 @@ mod tests {
         if_match: Option<&str>,
         if_none_match: Option<&str>,
     ) -> Result<Conditions, String> {
-        let owned = |tags: Option<&str>| tags.map(|tags| tags.replace('T', &current().to_string()));
-        let (if_match, if_none_match) = (owned(if_match), owned(if_none_match));
+        let tag = current().to_string();
+        let coded = tag.replace("\"", "") + "-gzip";
+        let owned = |tags: &str| tags.replace('T', &tag).replace('S', &format!("\"{coded}\""));
+        let (if_match, if_none_match) = (if_match.map(owned), if_none_match.map(owned));
         let parsed = Conditions::parse(is_safe, if_match.as_deref(), if_none_match.as_deref());
         parsed.checked().cloned()
     }
@@ -194,8 +217,8 @@ mod tests {
         ))
     }
 
-    /// Checks whether the list `tags` has the current tag, for which `T` stands, by the strong and
-    /// by the weak comparison. `None`: `tags` is malformed.
+    /// Checks whether the list `tags` has the current tag, for which `T` stands, and `S` with the
+    /// suffix of a coding, by the strong and by the weak comparison. `None`: `tags` is malformed.
     #[track_caller]
     fn check(tags: &str, strongly_and_weakly: Option<(bool, bool)>) {
         let if_match = conditions(false, Some(tags), None);
@@ -215,10 +238,10 @@ mod tests {
 
     #[test]
     fn a_list_of_tags_has_the_current_one_or_not() {
-        for tags in ["T", "\"x\", W/\"y\" ,T", "T,\"x\"", "\"x,\",,\tT", ",T ,", "*"] {
+        for tags in ["T", "S", "\"x\", W/\"y\" ,T", "T,\"x\"", "\"x,\",,\tT", ",T ,", "*"] {
             check(tags, Some((true, true)));
         }
-        for tags in ["W/T", "\"x\",W/T"] {
+        for tags in ["W/T", "W/S", "\"x\",W/T"] {
             check(tags, Some((false, true)));
         }
         for tags in ["", ",", "\"x\"", "\"\"", "\"\u{e9}\"", "W/\"x\""] {

@@ -151,7 +151,7 @@ impl Options {
         let mut command = Self::command().mut_args(with_variable);
         let matches = command
             .try_get_matches_from_mut(env::args_os())
-            .map_err(|error| name_source(&mut command, error))?;
+            .map_err(|error| with_tip(name_source(&mut command, error)))?;
         let mut options =
             Self { warnings: warnings(&command), ..Self::from_arg_matches(&matches)? };
         // On any address: what proxies reach, others may reach.
@@ -325,6 +325,18 @@ fn name_source(command: &mut Command, mut error: clap::Error) -> clap::Error {
         return command.error(ErrorKind::InvalidValue, reason);
     }
     error.insert(ContextKind::InvalidArg, ContextValue::String(name));
+    error
+}
+
+/// Has the error about an argument that belongs to no option, such as a file or `-p`, say which
+/// options may have been meant.
+fn with_tip(mut error: clap::Error) -> clap::Error {
+    let argument = error.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
+    if error.kind() == ErrorKind::UnknownArgument && !argument.starts_with("--") {
+        let tip = "give options by name, as --seed FILE or --listen PORT";
+        let tips = ContextValue::StyledStrs(vec![tip.into()]);
+        error.insert(ContextKind::Suggested, tips);
+    }
     error
 }
 

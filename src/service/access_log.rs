@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use bounded_http::Arrival;
-use tiny_http::StatusCode;
+use tiny_http::{Method, StatusCode};
 
 use super::Service;
 use crate::http::{Challenge, Request, Response};
@@ -13,7 +13,8 @@ use crate::options::AccessLog;
 
 /// Logs a response. With the access log: the name of the token, client, method, path, status, bytes
 /// of content, microseconds since it was received, and the reason of an error or what a change has
-/// made. What the access log leaves out is logged at debug if it is an error.
+/// made. What the access log leaves out is logged at debug if it is an error, or a PUT that has
+/// changed nothing.
 ///
 /// `request`: `None` if not even the method is known.
 pub(super) fn log(
@@ -36,7 +37,11 @@ pub(super) fn log(
         AccessLog::Changes => response.is_change,
         AccessLog::None => false,
     };
-    if !is_logged && (status < 400 || !log::log_enabled!(log::Level::Debug)) {
+    let is_error = status >= 400;
+    let is_put = || request.is_some_and(|request| *request.head.method() == Method::Put);
+    let is_debugged = log::log_enabled!(log::Level::Debug)
+        && (is_error || status == 200 && !response.is_change && is_put());
+    if !is_logged && !is_debugged {
         return;
     }
     // The query is left out: it may have a token (RFC 6750 §2.3), which does not belong in a log.
@@ -46,7 +51,8 @@ pub(super) fn log(
     };
     let what = request.map_or_else(|| "-".to_owned(), path);
     if !is_logged {
-        return log::debug!("refused {} {what} with {status}: {detail}", client());
+        let verb = if is_error { "refused" } else { "answered" };
+        return log::debug!("{verb} {} {what} with {status}: {detail}", client());
     }
     let taken = arrival.received_at.elapsed().as_micros();
     let token = request.and_then(|request| service.token_name(request));

@@ -21,6 +21,7 @@ use crate::store::{
 
 /// What the log says of a change that leaves everything as it is.
 const UNCHANGED: &str = "unchanged";
+const NO_VALUE: &str = "unchanged, the content has no field \"value\"";
 
 /// Longest content, in bytes, of a write that may be parsed on a worker. To parse more takes more
 /// time than the rest of a request.
@@ -206,6 +207,9 @@ impl Service {
             }
             Ok(Outcome::Unchanged(color)) => {
                 Response { is_change: false, ..changed(color, UNCHANGED.into()) }
+            }
+            Ok(Outcome::NoValue(color)) => {
+                Response { is_change: false, ..changed(color, NO_VALUE.into()) }
             }
             Ok(Outcome::Deleted(color)) => changed(color, "".into()),
             Ok(Outcome::ReplacedAll { list, before }) => {

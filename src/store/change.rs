@@ -37,8 +37,10 @@ pub(crate) enum Outcome {
     Created { color: Color, is_first: bool },
     /// The color has a new value. This is the color as it is now.
     Updated(Color),
-    /// The color stays as it is.
+    /// The color stays as it is: it has that value already.
     Unchanged(Color),
+    /// The color stays as it is: the update has no value.
+    NoValue(Color),
     /// The color is removed. This is the color as it was.
     Deleted(Color),
     /// The list has these colors now. `before`: how many it had; `None` if nothing changed.
@@ -101,6 +103,9 @@ impl Change {
             (Action::CreateAbsent(color), None) => create(color, colors),
             _ if !self.conditions_hold(found.map(|(_, color)| color), colors) => {
                 (Outcome::ConditionFailed, vec![])
+            }
+            (Action::Update(_, None), Some((_, color))) => {
+                (Outcome::NoValue(color.clone()), vec![])
             }
             (Action::Update(_, Some(updated)), Some((id, color))) if updated != color => {
                 (Outcome::Updated(updated.clone()), vec![Edit::Update(id, updated.clone())])
@@ -192,7 +197,7 @@ mod tests {
             update(Some("3")),
             (Outcome::Updated(color("a", "3")), vec![Edit::Update(1, color("a", "3"))])
         );
-        assert_eq!(update(None), (Outcome::Unchanged(color("a", "1")), vec![]));
+        assert_eq!(update(None), (Outcome::NoValue(color("a", "1")), vec![]));
         assert_eq!(update(Some("1")), (Outcome::Unchanged(color("a", "1")), vec![]));
     }
 

@@ -17,10 +17,11 @@ use crate::common::client::{assert_same_list, request};
 use crate::common::harness::{
     Scratch, Server, SetOnDrop, colors, is_installed, run, signal_child, stored, wait_until,
 };
-use crate::common::proxy::{HOST, Proxy};
+use crate::common::proxy::HOST;
 use crate::wire::durable::health;
 use crate::wire::machines::{REPLICAS, shell};
-use crate::wire::recipes::{block, own_address};
+use crate::wire::recipes::{block, nginx_on_the_lan, own_address};
+use crate::wire::waiting::waiting;
 
 pub(super) fn url(server: &Server) -> String {
     format!("http://{}", server.address)
@@ -441,30 +442,27 @@ fn a_copy_becomes_a_list_of_its_own_by_the_commands_for_that() {
 
 #[test]
 fn a_writer_behind_tls_is_followed_through_caddy() {
-    let (Some(nginx), true) = (Proxy::start(), is_installed("caddy")) else { return };
-    let writer = nginx.service(&[]);
+    let (Some(nginx), true) = (nginx_on_the_lan(8090, ""), is_installed("caddy")) else { return };
     let scratch = Scratch::new();
     let address = own_address(8086);
-    let (ip, port) = address.split_once(':').unwrap();
-    // In place of the host of the document: where nginx is, and what is in its certificate.
-    let server_name = format!("{{\n\t\ttransport http {{\n\t\t\ttls_server_name {HOST}\n\t\t}}\n");
+    let (ip, _) = address.split_once(':').unwrap();
+    // In place of the name of the document: where nginx is, and what is in its certificate.
+    let transport = "transport http {\n";
     let site = block(REPLICAS, "caddy", "reverse_proxy")
         .replace("http://127.0.0.1:8081 {\n", &format!("http://{address} {{\n\tbind {ip}\n"))
-        .replace(
-            &format!("https://{HOST} {{\n"),
-            &format!("https://{} {server_name}", nginx.address),
-        );
+        .replace("colors.lan", &nginx.address)
+        .replace(transport, &format!("{transport}\t\t\ttls_server_name {HOST}\n"))
+        .replace("/etc/caddy", &nginx.scratch.0.display().to_string());
     scratch.write("configuration", format!("{{\n\tadmin off\n}}\n{site}"));
     let mut caddy = Command::new("caddy");
     caddy.args(["run", "--adapter", "caddyfile", "--config", "configuration"]);
-    caddy.env("HOME", &scratch.0).env("SSL_CERT_FILE", nginx.scratch.0.join("certificate.pem"));
-    caddy.current_dir(&scratch.0).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut caddy = caddy.spawn().unwrap();
+    caddy.env("HOME", &scratch.0).current_dir(&scratch.0);
+    let mut caddy = caddy.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     wait_until("Caddy listens", || TcpStream::connect(&address).is_ok());
-    let follower = Server::start(&["--follow", &format!("http://{ip}:{port}")]);
-    wait_until("it waits", || writer.metric("colors_requests_waiting") == 1.0);
-    writer.ask("DELETE", "/colors/red", "").expect_status(200);
-    wait_for_list(&follower, &writer);
+    let follower = Server::start(&["--follow", &format!("http://{address}")]);
+    wait_until("it waits", || waiting(&nginx.server) == 1);
+    nginx.server.ask("DELETE", "/colors/red", "").expect_status(200);
+    wait_for_list(&follower, &nginx.server);
     signal_child(&caddy, Signal::TERM);
     caddy.wait().unwrap();
 }

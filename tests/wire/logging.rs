@@ -103,11 +103,28 @@ fn a_change_is_logged_with_what_it_has_made() {
         let (content, end) =
             (format!(r#"{{"value":"{long}"}}"#), format!(r#" value "{}"…"#, &long[..200]));
         check("PUT", "/colors/red", "", &content, &end);
-        check("PUT", "/colors/blue", "", "{}", " unchanged");
+        check("PUT", "/colors/blue", "", r##"{"value":"#0000ff"}"##, " unchanged");
+        let no_value = " unchanged, the content has no field \"value\"";
+        check("PUT", "/colors/lime", "", "{}", no_value);
         check("PUT", "/colors/no", "", r#"{"value":"1"}"#, " no such color");
         check("GET", "/colors/red", "", "", "");
         check("DELETE", "/colors/red", "", "", "");
     }
+}
+
+#[test]
+fn an_update_by_another_name_than_value_is_said_at_debug_to_change_nothing() {
+    let server = Server::start(&["--log-level", "debug"]);
+    for content in [r##"{"hex":"#123456"}"##, r##"{"Value":"#123456"}"##] {
+        let red = r##"{"name":"red","value":"#ff0000"}"##;
+        server.ask("PUT", "/colors/red", content).expect_content(red);
+    }
+    server.ask("PUT", "/colors/red", r##"{"value":"#123456"}"##).expect_status(200);
+    server.ask("PUT", "/colors/red", "[]").expect_status(400);
+    let log = server.log_when("the last is logged", |log| log.contains("with 400: "));
+    let end = r#" PUT "/colors/red" with 200: unchanged, the content has no field "value""#;
+    assert_eq!(log.matches(end).count(), 2, "{log}");
+    assert_eq!(log.matches("[DEBUG] answered ").count(), 2, "{log}");
 }
 
 #[test]

@@ -209,7 +209,8 @@ fn a_usage_error_exits_with_2_and_says_what_to_give() {
     let time = "give a time from 100ms to 24h, as in 30, 30s, 500ms or 2m";
     let address = "give a port, an address and a port, or the path of a unix socket";
     for (arguments, expected) in [
-        ("word", "word"),
+        ("seed.json", "'seed.json' found\n\n  tip: give options by name, as --seed FILE or"),
+        ("-p 80", "'-p' found\n\n  tip: give options by name, as --seed FILE or --listen PORT\n"),
         ("--no-such-option", "--no-such-option"),
         ("--max-bdy 1", "a similar argument exists: '--max-body'"),
         ("--base-path api", "a base path starts with \"/\", as in \"/api\""),

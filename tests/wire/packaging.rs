@@ -50,7 +50,7 @@ const FILES: [(u32, &str); 38] = [
     (0o644, "usr/local/share/doc/colors/examples/colors.procd"),
     (0o644, "usr/local/share/doc/colors/examples/colors.rules.yml"),
     (0o644, "usr/local/share/doc/colors/examples/colors.socket"),
-    (0o644, "usr/local/share/doc/colors/examples/follow-colors"),
+    (0o755, "usr/local/share/doc/colors/examples/follow-colors"),
     (0o644, "usr/local/share/doc/colors/examples/nginx.conf"),
     (0o644, "usr/local/share/fish/vendor_completions.d/colors.fish"),
     (0o644, "usr/local/share/man/man8/colors.8"),
@@ -383,6 +383,38 @@ fn the_script_for_procd_has_it_start_the_service_with_the_options() {
     // what the shell would run in place of setting it
     let (code, printed, _) = start("COLORS_TOKEN_FILE=/etc/my tokens\n");
     assert_eq!((code, printed), (Some(127), format!("chown nobody {directory}\n")));
+}
+
+#[test]
+fn a_purge_removes_all_but_what_is_mounted_and_names_that() {
+    if run(Command::new("unshare").args(["--mount", "true"])).0 != Some(0) {
+        return skip("unshare may make no namespace");
+    }
+    let commands = r#"
+        mount -t tmpfs none /var/lib && mount -t tmpfs none /etc
+        cd /var/lib && ln -s private/colors colors
+        mkdir -p private/colors colors-backup 'colors@a\x2db/below' colors@work /etc/colors /etc/elsewhere /etc/systemd/system/colors.service.d
+        mount -t tmpfs none private/colors
+        touch private/colors/colors.db colors@work/colors.db /etc/elsewhere/tokens
+        for place in /etc/colors 'colors@a\x2db/below'; do mount --bind /etc/elsewhere "$place"; done
+        sh "$0" purge
+        find . /etc -name '*colors*' -o -type f | LC_ALL=C sort
+    "#;
+    let postrm = format!("{ROOT}/packaging/debian/postrm");
+    let ended = run(Command::new("unshare").args(["--mount", "sh", "-ec", commands, &postrm]));
+    let left = r"./colors@a\x2db
+./colors@a\x2db/below/tokens
+./private/colors
+./private/colors/colors.db
+/etc/colors
+/etc/colors/tokens
+/etc/elsewhere/tokens
+";
+    let said = r"colors: /var/lib/private/colors stays, since something is mounted at /var/lib/private/colors
+colors: /var/lib/colors@a\x2db stays, since something is mounted at /var/lib/colors@a\x2db/below
+colors: /etc/colors stays, since something is mounted at /etc/colors
+";
+    assert_eq!(ended, (Some(0), left.to_owned(), said.to_owned()));
 }
 
 const CI_SCRIPTS: &str =

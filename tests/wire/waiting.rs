@@ -16,7 +16,7 @@ use crate::common::harness::{DEADLINE, Scratch, Server, wait_until};
 const LONGEST: u64 = 300;
 
 /// The current tag of what a target names.
-fn tag(server: &Server, target: &str) -> String {
+pub(super) fn tag(server: &Server, target: &str) -> String {
     server.ask("GET", target, "").field("etag").unwrap().to_owned()
 }
 
