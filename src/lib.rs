@@ -110,8 +110,8 @@
 //! **A wait** (`Prefer: wait`, with a tag that is current).
 //!
 //! 1. `Service::operate` returns `Decision::Wait`, with the number of the version that it has seen.
-//!    `Handler::answer` adds a `Wait` to the `Waits` of the worker, asks once more, since a change may
-//!    have come before, and parks the request: `Request::park`.
+//!    `Handler::answer` adds a `Wait` to the `Waits`, asks once more, since a change may have come
+//!    before, and parks the request: `Request::park`.
 //! 2. `Waits::mark` gets the `Step` to each new version. It notes the number of the version at each
 //!    color that the step changes and somebody waits for. `Handle::notify` has `Worker::wait`
 //!    return.
