@@ -129,9 +129,11 @@ impl<L: AsFd> Acceptor<L> {
         while self.shared.connections() > 0 && Instant::now() < deadline {
             sleep(RETRY_TIME);
         }
+        // Before the workers close them.
+        let open = self.shared.connections();
         self.shared.is_over.store(true, Relaxed);
         self.shared.wake_all();
-        self.shared.connections()
+        open
     }
 }
 
