@@ -159,7 +159,8 @@ mod tests {
     fn acceptor() -> (Acceptor<TcpListener>, Vec<Worker>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
-        let server = Handle::new(1, Limits::default()).unwrap();
+        let limits = Limits { connections_max: 2, ..Limits::default() };
+        let server = Handle::new(1, limits).unwrap();
         server.start(Arc::new(()), vec![listener]).unwrap()
     }
 
@@ -202,6 +203,20 @@ mod tests {
         assert_eq!(policy.0.load(Relaxed), 1);
         assert_eq!(acceptor.stop(Instant::now()), 0);
         assert_eq!(policy.0.load(Relaxed), 1);
+    }
+
+    #[test]
+    fn one_more_than_the_limit_is_accepted_and_told_from_the_limit() {
+        let (acceptor, _workers) = acceptor();
+        let address = acceptor.listeners[0].local_addr().unwrap();
+        let _clients = [(); 4].map(|()| TcpStream::connect(address).unwrap());
+        (0..2).for_each(|_| acceptor.shared.pass_on(UnixStream::pair().unwrap().0.into(), None, 0));
+        let mut phases = Vec::new();
+        for _ in 0..2 {
+            acceptor.accept(&[], Some(Duration::ZERO)).unwrap();
+            phases.push((acceptor.shared.phase(), acceptor.shared.connections()));
+        }
+        assert_eq!(phases, [(Phase::Serving, 3), (Phase::AboveLimit, 3)]);
     }
 
     #[test]

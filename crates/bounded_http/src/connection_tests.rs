@@ -1,5 +1,8 @@
 //! The state machine of a connection: states and events, with a clock that the test moves.
 
+#[path = "refusal_tests.rs"]
+mod refusal;
+
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering::Relaxed;
@@ -8,7 +11,7 @@ use std::thread;
 
 use rustix::net::sockopt;
 
-use super::receiving::{RECEIVE_BYTES, REQUESTS_IN_A_ROW};
+use super::receiving::REQUESTS_IN_A_ROW;
 use super::*;
 use crate::inbox::Mail;
 use crate::limits::Quota;
@@ -358,20 +361,6 @@ fn nothing_is_read_after_the_response_that_is_the_last() {
     assert_eq!(pair.send(2, &get("/a")), READ);
     assert_eq!(pair.client.received().len(), 0);
     assert_eq!(pair.deadline(Phase::Serving), Some(4), "the client has to close");
-}
-
-#[test]
-fn a_head_that_is_too_long_is_refused_with_all_of_its_whole_fields() {
-    let begin = "GET / HTTP/1.1\r\nHost: a\r\nLong: ";
-    // one byte more than is allowed, with the line
-    let value = "x".repeat(64 * 1024 + 1 - begin.len() - 2);
-    let mut pair = Pair::new();
-    pair.send(1, &format!("{begin}{value}\r\n"));
-    assert_eq!(pair.client.received().len(), 0, "it comes in parts");
-    for _ in 0..64 * 1024 / RECEIVE_BYTES {
-        pair.handle(Event::Socket);
-    }
-    assert_eq!(pair.client.received(), ["431 refused Host Long close"]);
 }
 
 #[test]
