@@ -2,6 +2,4 @@
 //! check that follows every one.
 
 mod attacks;
-mod crowds;
 mod flood;
-mod limits;

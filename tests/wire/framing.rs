@@ -1,11 +1,7 @@
 //! What is a request and what is not, on the wire, once per error: refusals close, and none of
-//! their bytes is ever another request. All forms of each error are in the unit tests. Also in what
-//! order requests are answered, and when a connection stays open.
+//! their bytes is ever another request. All forms of each error are in the tests of the crate.
 
-use std::net::Shutdown;
-use std::time::{Duration, Instant};
-
-use crate::common::client::{Client, request};
+use crate::common::client::Client;
 use crate::common::harness::{Scratch, Server};
 
 /// A request that would be noticed: it changes the list.
@@ -55,49 +51,6 @@ fn a_refused_request_closes_and_hides_no_other() {
     assert_eq!(server.list(), before);
 }
 
-#[test]
-fn a_refused_head_is_answered_without_content() {
-    let server = Server::start(&["--request-timeout", "5"]);
-    let cases = [
-        ("Content-Length: x\r\n\r\n", 400),
-        ("Content-Length: 1048577\r\n\r\n", 413),
-        ("Expect: wonders\r\n\r\n", 417),
-        ("Transfer-Encoding: chunked\r\n\r\nnonsense\r\n", 400),
-        ("Content-Length: 3\r\n\r\n{}", 408),
-        ("Fie", 408),
-    ];
-    // all are sent before the time is over for one
-    let clients = cases.map(|(rest, _)| {
-        let mut client = server.connect();
-        client.send(format!("HEAD /colors HTTP/1.1\r\nHost: localhost\r\n{rest}"));
-        client
-    });
-    for (mut client, (rest, status)) in clients.into_iter().zip(cases) {
-        assert_eq!(client.response_to("HEAD").status, status, "{rest:?}");
-        client.expect_close();
-    }
-}
-
-#[test]
-fn chunked_content_is_content() {
-    let server = Server::with_seed("[]", &[]);
-    let mut client = server.connect();
-    let post = "POST /colors HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
-    client.send(post).send("0000000000000000000008;x=y\r\n{\"name\":\r\n10\r\n\"a\",\"value\":\"b\"}\r\n0\r\nTrailer: x\r\n\r\n");
-    assert_eq!(client.response().content, r#"{"name":"a","value":"b"}"#);
-    client.expect_open();
-    let mut client = server.connect();
-    client.send(post).send("2\r\n{}0\r\n\r\n").send(SMUGGLED);
-    client.response().expect_status(400);
-    client.expect_close();
-    for size in ["100000002", "ffffffffffffffff"] {
-        let mut client = server.connect();
-        client.send(post).send(format!("{size}\r\n{{}}\r\n0\r\n\r\n"));
-        client.response().expect_status(413);
-        client.expect_close();
-    }
-}
-
 /// A client that reads only when it has sent all, over whatever socket.
 #[test]
 fn a_refusal_reaches_a_client_that_is_still_sending() {
@@ -117,44 +70,17 @@ fn a_refusal_reaches_a_client_that_is_still_sending() {
 }
 
 #[test]
-fn a_request_cut_off_at_any_byte_changes_nothing() {
-    let server = Server::with_seed("[]", &[]);
-    let color = r#"{"name":"a","value":"b"}"#;
-    for request in [
-        format!("POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 24\r\n\r\n{color}"),
-        format!(
-            "POST /colors HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n18\r\n{color}\r\n0\r\n\r\n"
-        ),
-    ] {
-        for end in 0..request.len() {
-            let mut client = server.connect();
-            client.send(&request[..end]);
-            client.stream.shutdown(Shutdown::Write).unwrap();
-            if end > 0 {
-                let response = client.response();
-                let expected =
-                    (400, "the connection ended in the middle of the request".to_owned(), true);
-                assert_eq!(
-                    (response.status, response.message(), response.closes()),
-                    expected,
-                    "{:?}",
-                    &request[..end]
-                );
-            }
-            client.expect_close();
-        }
-        assert_eq!(server.list(), r#"{"data":[]}"#);
-    }
-}
-
-#[test]
 fn a_client_that_expects_100_is_told_to_go_on_or_refused_at_once() {
     let server = Server::with_seed("[]", &["--max-body", "100"]);
     let mut client = server.connect();
-    client.send("POST /colors HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 24\r\n\r\n");
-    client.response().expect_status(100);
-    client.send(r#"{"name":"a","value":"b"}"#);
-    client.response().expect_status(201);
+    for (framing, content) in [
+        ("Content-Length: 24", r#"{"name":"a","value":"b"}"#),
+        ("Transfer-Encoding: chunked", "18\r\n{\"name\":\"a\",\"value\":\"b\"}\r\n0\r\n\r\n"),
+    ] {
+        let head = "POST /colors HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n";
+        client.send(format!("{head}{framing}\r\n\r\n")).response().expect_status(100);
+        client.send(content).response().expect_status(201);
+    }
     // the limit comes before the color that is not there
     for (request_line, length) in [("POST /colors", "101"), ("PUT /colors/no", "10000000000")] {
         let mut client = server.connect();
@@ -204,78 +130,4 @@ fn what_the_head_decides_is_answered_without_waiting_for_the_content() {
         }
     }
     assert_eq!(server.list(), before);
-}
-
-#[test]
-fn pipelined_requests_are_answered_in_order() {
-    for server in Server::of_both_kinds("[]") {
-        let mut client = server.connect();
-        let contents = [(); 20].map(|()| r#"{"name":"a","value":"1"}"#);
-        let pair = |content| {
-            let read = "GET /colors/a HTTP/1.1\r\nHost: localhost\r\n\r\n";
-            let delete = "DELETE /colors/a HTTP/1.1\r\nHost: localhost\r\n\r\n";
-            request("POST", "/colors", "Host: localhost\r\n", content) + read + delete + read
-        };
-        client.send(contents.map(pair).concat());
-        for content in contents {
-            client.response().expect(201, content);
-            client.response().expect(200, content);
-            client.response().expect(200, content);
-            client.response().expect(404, r#"{"error":true}"#);
-        }
-        client.expect_open();
-    }
-}
-
-#[test]
-fn the_version_and_the_connection_field_decide_whether_it_stays_open() {
-    let server = Server::start(&[]);
-    for (request, connection) in [
-        ("GET /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n", "keep-alive"),
-        (
-            "GET /colors/red HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n",
-            "keep-alive",
-        ),
-        ("GET /colors/red HTTP/1.1\r\nHost: localhost\r\nConnection: x, Close\r\n\r\n", "close"),
-        ("GET /colors/red HTTP/1.0\r\n\r\n", "close"),
-        ("CONNECT localhost:80 HTTP/1.1\r\nHost: localhost\r\n\r\n", "close"),
-        (
-            "GET /colors/red HTTP/1.0\r\nHost: localhost\r\nConnection: Keep-Alive\r\n\r\n",
-            "keep-alive",
-        ),
-    ] {
-        let mut client = server.connect();
-        client.send(request);
-        let response = client.response();
-        let status = if request.starts_with("CONNECT") { 400 } else { 200 };
-        response.expect_field(status, "connection", Some(connection));
-        if connection == "close" { client.expect_close() } else { client.expect_open() }
-    }
-}
-
-#[test]
-fn every_response_says_how_long_its_connection_may_be_idle_and_that_is_never_too_long() {
-    for (option, said) in [("75s", "timeout=75"), ("1999ms", "timeout=1"), ("0.2", "timeout=1")] {
-        let server = Server::start(&["--keep-alive", option]);
-        // A connection for each request: an idle one may be closed before the next.
-        let mut client = server.connect();
-        let mut asked = Instant::now();
-        for (method, target, content) in [
-            ("GET", "/colors/red", ""),
-            ("HEAD", "/", ""),
-            ("POST", "/colors", "{"),
-            ("OPTIONS", "*", ""),
-        ] {
-            client = server.connect();
-            asked = Instant::now();
-            let response = client.ask(method, target, content);
-            assert_eq!(response.field("keep-alive"), Some(said), "{method} {option}");
-        }
-        if option == "0.2" {
-            client.expect_close();
-            assert!(asked.elapsed() >= Duration::from_millis(1150), "{:?}", asked.elapsed());
-        }
-    }
-    let expected = Some("timeout=75");
-    assert_eq!(Server::start(&[]).connect().ask("GET", "/", "").field("keep-alive"), expected);
 }

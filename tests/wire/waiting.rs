@@ -1,15 +1,13 @@
 //! `Prefer: wait` holds a conditional GET until there is something new (docs/http.md, Waiting for a
 //! change).
 
-use std::net::Shutdown;
 use std::thread;
 use std::time::Instant;
 
 use rusqlite::Connection;
 use rustix::process::Signal;
 
-use crate::common::client::{Client, Response, request, reset_on_close};
-use crate::common::etcd::Etcd;
+use crate::common::client::{Client, Response, request};
 use crate::common::harness::{DEADLINE, Scratch, Server, wait_until};
 
 /// Longest wait that a request can ask for, in seconds: what ends sooner was not ended by time.
@@ -51,16 +49,6 @@ fn expect_end(response: &Response, status: u16) {
 }
 
 #[test]
-fn a_client_that_resets_its_connection_while_it_waits_is_no_failure() {
-    let server = Server::start(&[]);
-    let client = wait_on(&server, "GET", "/colors");
-    reset_on_close(&client.stream);
-    drop(client);
-    wait_until("nobody waits", || waiting(&server) == 0);
-    assert_eq!(server.metric(r#"colors_http_requests_total{method="GET",status="5xx"}"#), 0.0);
-}
-
-#[test]
 fn a_read_waits_until_it_would_be_answered_otherwise() {
     for server in Server::of_both_kinds(r##"[{"name":"lamp","value":"#111"}]"##) {
         for (target, method, change, status) in [
@@ -88,58 +76,6 @@ fn a_read_waits_until_it_would_be_answered_otherwise() {
             }
             client.expect_open();
         }
-    }
-}
-
-/// Has a color changed and changed back, and checks that whoever waits at `server` is told.
-#[track_caller]
-fn change_and_change_back(server: &Server, changing: &mut [Client]) {
-    let put = |content| request("PUT", "/colors/lamp", "Host: localhost\r\n", content);
-    for target in ["/colors/lamp", "/colors"] {
-        let mut client = wait_on(server, "GET", target);
-        for (value, sent) in [r#"{"value":"2"}"#, r#"{"value":"1"}"#].into_iter().zip(0..) {
-            let connections = changing.len();
-            changing[sent % connections].send(put(value));
-            // Of two connections, the second one sends once the first one has its answer.
-            if connections == 2 {
-                changing[sent].response().expect_status(200);
-            }
-        }
-        expect_end(&client.response(), 200);
-        if let [changing] = changing {
-            (0..2).for_each(|_| changing.response().expect_status(200));
-        }
-        // At another service, each of them comes when it comes.
-        wait_until("it is changed back", || {
-            server.ask("GET", "/colors/lamp", "").content == r#"{"name":"lamp","value":"1"}"#
-        });
-    }
-}
-
-/// Each of them, however soon the second one comes.
-#[test]
-fn a_change_and_a_change_back_end_the_wait() {
-    let seed = r#"[{"name":"lamp","value":"1"}]"#;
-    for server in Server::of_all_kinds(seed) {
-        change_and_change_back(&server, &mut [server.connect()]);
-        change_and_change_back(&server, &mut [server.connect(), server.connect()]);
-    }
-    let Some(etcd) = Etcd::start(1) else { return };
-    let other = Server::with_data(seed, &etcd.url("colors"), &[]);
-    let server = Server::with_data(seed, &etcd.url("colors"), &[]);
-    change_and_change_back(&server, &mut [other.connect()]);
-}
-
-/// A change that does not concern the first color of the name is none.
-#[test]
-fn a_second_color_of_the_name_ends_no_wait_for_the_first() {
-    for server in Server::of_all_kinds(r#"[{"name":"lamp","value":"1"}]"#) {
-        let mut client = wait_on(&server, "GET", "/colors/lamp");
-        server.ask("POST", "/colors", r#"{"name":"lamp","value":"2"}"#).expect_status(201);
-        server.ask("PUT", "/colors/lamp", r#"{"value":"3"}"#).expect_status(200);
-        let response = client.response();
-        expect_end(&response, 200);
-        response.expect_content(r#"{"name":"lamp","value":"3"}"#);
     }
 }
 
@@ -183,38 +119,6 @@ fn in_all_other_cases_the_answer_comes_at_once() {
         let response = server.ask_with(method, target, &fields, "");
         response.expect_field(status, "preference-applied", None);
     }
-}
-
-#[test]
-fn a_client_that_sends_nothing_more_is_answered_and_waits_no_longer() {
-    let server = Server::start(&[]);
-    let mut half_closed = wait_on(&server, "GET", "/colors/red");
-    wait_until("it waits", || waiting(&server) == 1);
-    half_closed.stream.shutdown(Shutdown::Write).unwrap();
-    expect_end(&half_closed.response(), 304);
-    wait_until("it waits no longer", || waiting(&server) == 0);
-}
-
-/// What else ends a wait is in the unit tests of the connection.
-#[test]
-fn a_stop_ends_every_wait_with_304() {
-    let server = Server::start(&[]);
-    // HTTP/1.0, and whoever wants the connection closed
-    let tag = tag(&server, "/colors/red");
-    let mut old = server.connect();
-    old.send(format!("GET /colors/red HTTP/1.0\r\n{}\r\n", waits(&tag)));
-    let mut closing = server.connect();
-    let fields = format!("{}Connection: close\r\n", waits(&tag));
-    send(&mut closing, "GET", "/colors/red", &fields);
-    wait_until("both wait", || waiting(&server) == 2);
-    let mut waits = wait_on(&server, "GET", "/colors");
-    server.begin_to_stop();
-    for client in [&mut old, &mut closing, &mut waits] {
-        let response = client.response();
-        expect_end(&response, 304);
-        assert!(response.closes());
-    }
-    waits.expect_close();
 }
 
 #[test]
@@ -284,24 +188,4 @@ fn who_follows_a_color_misses_nothing_however_many_write() {
         });
         wait_until("nobody waits", || waiting(&server) == 0);
     }
-}
-
-#[test]
-fn waiting_clients_make_room_at_the_connection_limit_as_idle_ones_do() {
-    let server = Server::with_descriptors(100, &["--workers", "2"]);
-    let limit = server.metric("colors_connections_max") as usize;
-    let tag = tag(&server, "/colors/red");
-    let mut clients: Vec<Client> = (0..limit).map(|_| server.connect()).collect();
-    for client in &mut clients {
-        send(client, "GET", "/colors/red", &waits(&tag));
-    }
-    server.ask("GET", "/colors/blue", "").expect_status(200);
-    // Those that have been answered close by themselves. These stay, and are more than the two
-    // connections from above, whose ends the service may not have seen yet.
-    let _others: Vec<Client> = (0..3).map(|_| server.connect()).collect();
-    wait_until("one has made room", || clients.iter().any(Client::has_answer));
-    let first = clients.iter_mut().find(|client| client.has_answer()).unwrap();
-    let response = first.response();
-    expect_end(&response, 304);
-    assert!(response.closes());
 }
