@@ -314,7 +314,7 @@ fn without_write_permission_the_list_can_be_printed_and_a_start_says_whose_it_is
     let refusal = |file: &str| same_refusal(file, use_as_nobody);
     let reason = "it is empty, and this process may not give its owner and group to a new file; \
                   remove it, or run this as root";
-    assert_eq!(refusal(&empty), reason);
+    assert_eq!((refusal(&empty), fs::metadata(&empty).unwrap().len()), (reason.to_owned(), 0));
     fs::remove_file(&empty).unwrap();
     let left = scratch.write("new-wal", "");
     fs::set_permissions(&left, fs::Permissions::from_mode(0o600)).unwrap();

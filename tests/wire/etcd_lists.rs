@@ -210,20 +210,6 @@ fn while_etcd_is_away_changes_are_refused_at_once() {
 }
 
 #[test]
-fn a_list_without_its_snapshot_is_not_made_anew() {
-    let Some(etcd) = Etcd::start(1) else { return };
-    let url = etcd.url("colors");
-    Server::with_data(SEED, &url, &[]).stop();
-    etcd.etcdctl(&["del", "colors/list"]);
-    for extra in [[].as_slice(), &["--check"]] {
-        let arguments = [&["--listen", "127.0.0.1:0", "--data", &url], extra].concat();
-        let (code, output, error) = run(&mut colors(&arguments));
-        assert_eq!((code, output.as_str()), (Some(1), ""));
-        assert!(error.contains("colors/list in etcd is not what colors puts there"), "{error}");
-    }
-}
-
-#[test]
 fn only_a_start_that_may_write_puts_a_fence() {
     let Some(etcd) = Etcd::start(1) else { return };
     let url = etcd.url("colors");

@@ -1,11 +1,14 @@
-//! Durable lists on a disk that fails or is full: what is refused, what stays, and how the service
-//! recovers.
+//! Durable lists on a disk that fails, is full, or hangs: what is refused, what stays, and how the
+//! service recovers. Readers do not wait for the disk, and each change gets its own answer.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 
-use crate::common::harness::{Scratch, Server, stored, wait_until};
+use crate::common::client::{Client, request, reset_on_close};
+use crate::common::harness::{Scratch, Server, eventually, long_list, stored, wait_until};
 use crate::common::process::on_log_of;
 use crate::wire::durable::{A, health, list_after_kill, not_saved};
 
@@ -148,4 +151,230 @@ fn a_full_disk_changes_nothing_and_health_recovers_with_the_disk() {
     assert_eq!(log.matches(&format!("[ERROR] {fault}\n")).count(), 1, "{log}");
     let list = server.list();
     assert_eq!(list_after_kill(server, &file), list);
+}
+
+/// A service whose disk finishes no save before it is told to.
+struct Stalled {
+    server: Server,
+    file: String,
+    _scratch: Scratch,
+}
+
+impl Stalled {
+    /// Starts the service with this list; `None` if strace is not installed.
+    fn start(list: &str, arguments: &[&str]) -> Option<Self> {
+        let scratch = Scratch::new();
+        let file = scratch.file("colors.db");
+        Server::with_data(list, &file, &[]).stop();
+        // ten minutes, in microseconds: only a test that fails waits for its end
+        let options = on_log_of(&file, "fdatasync", "delay_enter=600000000");
+        let server = Server::below_strace(&options, &[&["--data", &file], arguments].concat())?;
+        Some(Self { server, file, _scratch: scratch })
+    }
+
+    /// Waits until a save has begun.
+    #[track_caller]
+    fn wait_for_save(&self) {
+        wait_until("a save has begun", || self.is_saving());
+    }
+
+    fn is_saving(&self) -> bool {
+        fs::metadata(format!("{}-wal", self.file)).is_ok_and(|log| log.len() > 0)
+    }
+
+    /// Waits until the service has received all that was sent to it.
+    #[track_caller]
+    fn wait_until_received(&self) {
+        wait_until("all is received", || self.server.queued_bytes().1 == 0);
+    }
+
+    /// Ends strace, and so the delay: the save under way and all others go on at the disk's own
+    /// speed.
+    fn release(&self) {
+        self.server.end_strace();
+    }
+}
+
+const LIST: &str = r#"[{"name":"a","value":"1"}]"#;
+
+fn create(name: &str, value: &str) -> String {
+    request(
+        "POST",
+        "/colors",
+        "Host: localhost\r\n",
+        &format!(r#"{{"name":"{name}","value":"{value}"}}"#),
+    )
+}
+
+fn update(value: &str) -> String {
+    request("PUT", "/colors/a", "Host: localhost\r\n", &format!(r#"{{"value":"{value}"}}"#))
+}
+
+#[test]
+fn the_health_answers_at_once_while_a_disk_hangs_and_says_so_after_5_s() {
+    let Some(disk) = Stalled::start(LIST, &[]) else { return };
+    let (mut writer, mut reader) = (disk.server.connect(), disk.server.connect());
+    writer.send(update("2"));
+    disk.wait_for_save();
+    let begun = Instant::now();
+    let mut health = || reader.ask("GET", "/health", "");
+    let first = health();
+    // a machine may be busy for a while
+    assert!(first.status == 200 || begun.elapsed() > Duration::from_secs(4), "{first:?}");
+    let unwell = eventually("the save takes too long", || {
+        Some(health()).filter(|health| health.status != 200)
+    });
+    let reason = r#""status":"the storage has not answered for 5 s""#;
+    assert!(unwell.content.contains(reason), "{}", unwell.content);
+    assert!(!writer.has_answer());
+    disk.release();
+    assert_eq!((writer.response().status, health().status), (200, 200));
+}
+
+#[test]
+fn no_reader_waits_for_the_disk_and_nothing_large_is_kept_for_it() {
+    let Some(disk) = Stalled::start(LIST, &["--workers", "1", "--max-body", "2000000"]) else {
+        return;
+    };
+    let server = &disk.server;
+    let mut first = server.connect();
+    first.send(update("2"));
+    disk.wait_for_save();
+    // 36 MiB of changes wait for the one being saved; the HEAD behind each must not make its
+    // refusal one without content
+    let long = update(&"3".repeat(1 << 20)) + "HEAD /colors/a HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let mut others: Vec<_> = (0..36).map(|_| server.connect()).collect();
+    for other in &mut others {
+        other.send(&long);
+    }
+    let mut refused = eventually("one is refused", || {
+        others.iter().position(Client::has_answer).map(|refused| others.swap_remove(refused))
+    });
+    let response = refused.response();
+    assert!(matches!(response.status, 408 | 503) && response.closes(), "{response:?}");
+    assert!(!response.message().is_empty());
+    // a short one may wait, and readers do not
+    let mut short = server.connect();
+    short.send(update("4"));
+    for _ in 0..10 {
+        assert_eq!(server.ask("GET", "/colors/a", "").content, r#"{"name":"a","value":"1"}"#);
+    }
+    assert!(!short.has_answer() && !first.has_answer() && disk.is_saving());
+    disk.release();
+    assert_eq!(first.response().content, r#"{"name":"a","value":"2"}"#);
+    assert_eq!(short.response().content, r#"{"name":"a","value":"4"}"#);
+}
+
+#[test]
+fn the_end_waits_for_a_disk_that_hangs_no_longer_than_for_a_client() {
+    let Some(disk) = Stalled::start(LIST, &[]) else { return };
+    let tracer = Pid::from_raw(disk.server.proc_status("TracerPid") as i32).unwrap();
+    let mut client = disk.server.connect();
+    client.send(update("2"));
+    disk.wait_for_save();
+    disk.server.signal(Signal::TERM);
+    // the disk hangs for minutes; strace keeps the process, and has a line of its own
+    disk.server.log_when("it logs the end", |log| log.contains(" [WARN] stopped; "));
+    kill_process(tracer, Signal::KILL).unwrap();
+    // the disk works again for the moment in which the process ends, so the change may have been
+    // saved, and its answer sent
+    let answer = client.whatever_comes();
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let (status, log) = disk.server.wait();
+    assert_eq!(status.code(), Some(0));
+    let closed = "connections closed because they were still open 4 s after the signal: 1\n";
+    let file = &disk.file;
+    let last = format!("stopped; keep {file} and {file}-wal together: the storage was not closed");
+    assert!(log.contains(closed) && log.contains(&last), "{log}");
+}
+
+#[test]
+fn a_client_that_leaves_before_its_change_is_saved_leaves_the_change_and_nothing_else() {
+    let Some(disk) = Stalled::start(LIST, &[]) else { return };
+    let server = &disk.server;
+    server.connect().expect_open();
+    let threads = server.proc_status("Threads");
+    let mut clients: Vec<_> = (0..3).map(|_| server.connect()).collect();
+    clients[0].send(create("first", "1"));
+    disk.wait_for_save();
+    clients[1].send(create("closed", "1"));
+    clients[2].send(create("reset", "1"));
+    disk.wait_until_received();
+    // the next close is a reset
+    reset_on_close(&clients[2].stream);
+    drop(clients);
+    disk.release();
+    wait_until("all changes are made", || {
+        ["first", "closed", "reset"].iter().all(|name| server.list().contains(name))
+    });
+    assert_eq!(server.list().matches("\"name\"").count(), 4);
+    assert_eq!(stored(&disk.file), server.list());
+    wait_until("all connections are closed", || server.connections() == 0);
+    wait_until("no thread is left behind", || server.proc_status("Threads") <= threads + 2);
+    let log = server.log();
+    assert!(!log.contains("ERROR") && !log.contains("panicked"), "{log}");
+}
+
+#[test]
+fn changes_that_are_saved_together_fail_together_and_what_changes_nothing_does_not() {
+    let Some(disk) = Stalled::start(LIST, &["--workers", "1"]) else { return };
+    let together = [
+        create("name-0", "1"),
+        "DELETE /colors/none HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(),
+        create("name-1", "1"),
+        create("oversized", &"x".repeat(60_000)),
+        "DELETE /colors/a HTTP/1.1\r\nHost: localhost\r\nIf-Match: \"x\"\r\n\r\n".to_owned(),
+        create("name-2", "1"),
+        request("PUT", "/colors/none", "Host: localhost\r\n", r#"{"value":"1"}"#),
+    ];
+    // no file may become longer
+    let longest = Rlimit { current: Some(64 * 1024), maximum: None };
+    prlimit(Pid::from_raw(disk.server.pid() as i32), Resource::Fsize, longest).unwrap();
+    // the first is saved alone, and the others, which wait for it, with each other
+    let mut first = disk.server.connect();
+    first.send(create("first", "1"));
+    disk.wait_for_save();
+    let mut clients: Vec<_> = together.iter().map(|_| disk.server.connect()).collect();
+    for (client, request) in clients.iter_mut().zip(&together) {
+        client.send(request);
+    }
+    disk.wait_until_received();
+    // the worker submits changes at the end of a pass; the second answer is of another pass
+    (0..2).for_each(|_| disk.server.connect().expect_open());
+    disk.release();
+    first.response().expect_status(201);
+    let responses: Vec<_> = clients.iter_mut().map(Client::response).collect();
+    let statuses: Vec<u16> = responses.iter().map(|response| response.status).collect();
+    assert_eq!(statuses, [500, 404, 500, 500, 412, 500, 404]);
+    for response in responses.iter().filter(|response| response.status == 500) {
+        response.expect_message(500, &not_saved("the disk reported an error"));
+    }
+    let list = disk.server.list();
+    assert_eq!(stored(&disk.file), list);
+    assert_eq!(list.matches("\"name\"").count(), 2);
+}
+
+#[test]
+fn while_a_long_list_is_saved_other_long_ones_are_refused_and_single_changes_wait() {
+    let Some(disk) = Stalled::start(LIST, &["--max-body", "16MiB"]) else { return };
+    let replace = |content: &str| request("PUT", "/colors", "Host: localhost\r\n", content);
+    let long = long_list(16_000_000);
+    let mut first = disk.server.connect();
+    first.send(replace(&long));
+    disk.wait_for_save();
+    let mut single = disk.server.connect();
+    single.send(create("b", "2"));
+    let other_list = long_list(20_000);
+    for _ in 0..3 {
+        let mut other = disk.server.connect();
+        other.send(replace(&other_list));
+        let refused = other.response();
+        assert_eq!((refused.status, refused.closes()), (503, true));
+        assert_eq!(disk.server.list(), format!(r#"{{"data":{LIST}}}"#));
+    }
+    assert!(!single.has_answer());
+    disk.release();
+    assert!(first.response().content == format!(r#"{{"data":{long}}}"#));
+    single.response().expect_status(201);
+    assert_eq!(disk.server.ask("PUT", "/colors", "[]").content, r#"{"data":[]}"#);
 }

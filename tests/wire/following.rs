@@ -331,20 +331,6 @@ fn who_follows_a_copy_is_told_whom_to_follow_and_keeps_its_list() {
     assert_eq!(log.matches(&line).count(), 1, "{log}");
 }
 
-/// All answers that it gets are 304.
-#[test]
-fn a_service_that_follows_itself_says_so() {
-    let scratch = Scratch::new();
-    let file = scratch.file("colors.db");
-    let server = on_own_address("[]", &file);
-    let (address, url) = (server.address.to_string(), url(&server));
-    server.stop();
-    let server = copy_on(&address, &file, &url);
-    let reason = format!("it is a copy of {url:?}, follow that service");
-    let fault = format!("cannot follow {url} since the start: {reason}");
-    wait_until("/health says so", || status_of(&server) == (503, fault.clone()));
-}
-
 #[test]
 fn a_token_can_be_given_and_changed_while_it_runs() {
     let scratch = Scratch::new();

@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 use rustix::process::Signal;
 
-use crate::common::client::Client;
+use crate::common::client::{Client, request};
 use crate::common::harness::{
     Scratch, Server, colors, eventually, is_installed, own_environment, run, signal_child,
     wait_until,
@@ -132,8 +132,8 @@ fn a_refused_request_is_logged_with_what_was_read_of_its_head() {
     let scratch = Scratch::new();
     let socket = scratch.0.join("s");
     let listen = format!("unix:{}", socket.display());
-    let server = Server::start(&["--listen", &listen, "--access-log", "--request-timeout", "5"]);
-    let cases = [
+    let server = Server::start(&["--listen", &listen, "--access-log"]);
+    for (bytes, line) in [
         (
             "POST /colors HTTP/1.1\r\nX-Forwarded-For: 203.0.113.9\r\nHost: a\r\nContent-Length: 1048577\r\n\r\n",
             "203.0.113.9 POST \"/colors\" 413 ",
@@ -142,22 +142,10 @@ fn a_refused_request_is_logged_with_what_was_read_of_its_head() {
             "PUT /colors/a?token HTTP/1.1\r\nExpect: tea\r\nX-Forwarded-For: 203.0.113.9\r\n\r\n",
             "203.0.113.9 PUT \"/colors/a\" 417 ",
         ),
-        (
-            "DELETE /colors/b HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 203.0.113.9\r\nHos",
-            "203.0.113.9 DELETE \"/colors/b\" 408 ",
-        ),
         ("GET /colors/c HTTP/2.0\r\n\r\n", "unix GET \"/colors/c\" 505 "),
-        ("GET /colors/d", "unix GET \"\" 408 "),
         ("nonsense\r\n\r\n", "unix - 400 "),
-    ];
-    // all are sent before the time is over for one
-    let clients = cases.map(|(bytes, _)| {
-        let mut client = Client::on_unix(&socket);
-        client.send(bytes);
-        client
-    });
-    for (mut client, (_, line)) in clients.into_iter().zip(cases) {
-        client.response();
+    ] {
+        Client::on_unix(&socket).send(bytes).response();
         wait_until("the line", || {
             server.log().lines().any(|logged| text(logged).starts_with(line))
         });
@@ -247,4 +235,60 @@ fn the_first_line_says_where_what_and_whether_it_lasts() {
         assert!(server.log().contains(" [INFO] listening on "), "{}", server.log());
         server.stop();
     }
+}
+
+#[test]
+fn the_access_log_has_a_line_for_every_request() {
+    let server = Server::start(&["--access-log"]);
+    let mut client = server.connect();
+    let address = client.stream.local_addr().unwrap();
+    let fields = "Host: localhost\r\nX-Forwarded-For: 203.0.113.9\r\nConnection: close\r\n";
+    client.send(request("GET", "/colors/a%0A\"?b", fields, ""));
+    // of the whole response, its head included
+    let length = client.whatever_comes().len();
+    let expected = format!(r#"[INFO] {address} GET "/colors/a%0A\"" 404 {length} "#);
+    server.log_when("the line", |log| log.contains(&expected));
+}
+
+#[test]
+fn with_the_value_changes_the_access_log_has_what_changed_the_list() {
+    for start in [Server::with_seed, Server::durable] {
+        let server = start(r#"[{"name":"a","value":"1"}]"#, &["--access-log=changes"]);
+        for (method, target, content) in [
+            ("GET", "/colors", ""),
+            ("PUT", "/colors/a", r#"{"values":"2"}"#),
+            ("PUT", "/colors/a", r#"{"value":"1"}"#),
+            ("DELETE", "/colors/b", ""),
+            ("PUT", "/colors/a", r#"{"value":"2"}"#),
+            ("POST", "/colors", r#"{"name":"b","value":"3"}"#),
+            ("PUT", "/colors", "[]"),
+        ] {
+            server.ask(method, target, content);
+        }
+        let log = server.stop();
+        let lines: Vec<_> = log.lines().filter_map(|line| line.split_once("us ")).collect();
+        let details: Vec<&str> = lines.iter().map(|(_, detail)| *detail).collect();
+        assert_eq!(details, [r#"value "2""#, r#"name "b""#, "2 -> 0 colors"], "{log}");
+    }
+}
+
+/// The first line that the service logs when `JOURNAL_STREAM` is what the shell makes of `value`.
+fn first_line_with_journal(value: &str) -> String {
+    let mut command = own_environment("sh");
+    let script = format!("JOURNAL_STREAM={value} exec \"$0\" --listen 127.0.0.1:0");
+    command
+        .args(["-c", &script])
+        .arg(colors(&[]).get_program())
+        .current_dir(env!("CARGO_MANIFEST_DIR"));
+    command.stderr(Stdio::piped());
+    Server::spawn(command).log()
+}
+
+#[test]
+fn lines_to_a_journal_have_a_priority_and_neither_time_nor_level() {
+    let log = first_line_with_journal("$(stat --dereference --format=%d:%i /proc/self/fd/2)");
+    assert!(log.starts_with("<6>listening on http://127.0.0.1:"), "{log}");
+    // the variable is inherited by what runs inside a service and logs elsewhere
+    let log = first_line_with_journal("8:1");
+    assert!(log.contains("Z [INFO] listening on "), "{log}");
 }

@@ -1,9 +1,12 @@
 //! The five operations of the specification: one table of requests and answers, for the service and
-//! for the plain design of it in `examples/`.
+//! for the plain design of it in `examples/`. And `PUT /colors`: what counts as a list, and how much
+//! memory that takes.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Stdio;
+
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use crate::common::client::request;
 use crate::common::harness::{DEADLINE, Scratch, Server, own_environment};
@@ -153,45 +156,97 @@ fn plain() -> Server {
     Server::spawn(cargo)
 }
 
-/// On tiny_http, as many as there are threads stop it.
+/// Status, value of `Content-Type` and content of the answer of a server that is not ours to check.
+fn ask_plainly(
+    server: &Server,
+    method: &str,
+    target: &str,
+    content: &str,
+) -> (u16, String, String) {
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let fields = "Host: localhost\r\nConnection: close\r\n";
+    stream.write_all(request(method, target, fields, content).as_bytes()).unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    let (head, content) = response.split_once("\r\n\r\n").unwrap();
+    let media_type = head.lines().find_map(|line| line.strip_prefix("Content-Type: "));
+    let content = content.strip_suffix('\n').expect("a line feed is at the end").to_owned();
+    (head[9..12].parse().unwrap(), media_type.unwrap_or_default().to_owned(), content)
+}
+
+/// Neither do clients that stall stop it. On tiny_http, as many as there are threads do.
 #[test]
-fn clients_that_stall_stop_nobody_at_the_plain_design() {
+fn the_plain_design_answers_as_the_service_does() {
     let server = plain();
     let head = "PUT /colors/red HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n";
-    let stalled: Vec<_> = (0..100)
+    let half_a_content = head.to_owned() + "{";
+    let _stalled: Vec<_> = (0..100)
         .map(|number| {
             let mut stream = TcpStream::connect(server.address).unwrap();
-            // half of a head, or half of a content
-            let sent = if number % 2 == 0 { head[..20].to_owned() } else { head.to_owned() + "{" };
+            let sent = if number % 2 == 0 { &head[..20] } else { &half_a_content };
             stream.write_all(sent.as_bytes()).unwrap();
             stream
         })
         .collect();
-    for _ in 0..100 {
-        let mut stream = TcpStream::connect(server.address).unwrap();
-        stream.set_read_timeout(Some(DEADLINE)).unwrap();
-        let fields = "Host: localhost\r\nConnection: close\r\n";
-        stream.write_all(request("GET", "/colors/red", fields, "").as_bytes()).unwrap();
-        let mut response = String::new();
-        stream.read_to_string(&mut response).unwrap();
-        assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
-    }
-    drop(stalled);
+    check(|method, target, content| ask_plainly(&server, method, target, content));
 }
 
+const LIST: &str = r#"{"data":[{"name":"a","value":"1"},{"name":"b","value":"2"}]}"#;
+
 #[test]
-fn the_plain_design_answers_as_the_service_does() {
-    let server = plain();
-    check(|method, target, content| {
-        let mut stream = TcpStream::connect(server.address).unwrap();
-        stream.set_read_timeout(Some(DEADLINE)).unwrap();
-        let fields = "Host: localhost\r\nConnection: close\r\n";
-        stream.write_all(request(method, target, fields, content).as_bytes()).unwrap();
-        let mut response = String::new();
-        stream.read_to_string(&mut response).unwrap();
-        let (head, content) = response.split_once("\r\n\r\n").unwrap();
-        let media_type = head.lines().find_map(|line| line.strip_prefix("Content-Type: "));
-        let content = content.strip_suffix('\n').expect("a line feed is at the end").to_owned();
-        (head[9..12].parse().unwrap(), media_type.unwrap_or_default().to_owned(), content)
-    });
+fn the_list_is_what_was_sent_in_order_with_duplicates_and_without_further_fields() {
+    for server in Server::of_all_kinds(LIST) {
+        let mut client = server.connect();
+        for (content, list) in [
+            (
+                r#"[{"name":"z","value":"1"},{"name":"a","value":"2"},{"name":"z","value":"3"},{"name":"z","value":"1"}]"#,
+                None,
+            ),
+            (
+                " {\"x\":[7],\"data\" : [ {\"id\":1,\"value\":\"\\u0031\",\"name\":\"\",\"x\":{}} ],\n\"y\":null}\n",
+                Some(r#"{"data":[{"name":"","value":"1"}]}"#),
+            ),
+            ("[]", None),
+            (LIST, Some(LIST)),
+            (r#"{"data":[]}"#, Some(r#"{"data":[]}"#)),
+        ] {
+            let list = list.map_or_else(|| format!(r#"{{"data":{content}}}"#), str::to_owned);
+            let response = client.ask("PUT", "/colors", content);
+            assert_eq!((response.status, response.content.as_str()), (200, list.as_str()));
+            // RFC 9110 §9.3.4: what was sent is not what is kept, byte by byte, so there is no tag
+            // of it
+            assert_eq!((response.field("etag"), response.field("location")), (None, None));
+            assert_eq!(server.list(), list);
+        }
+        assert_eq!(client.ask("GET", "/colors/a", "").status, 404);
+        // an empty list is a list
+        client.ask_with("PUT", "/colors", "If-Match: *\r\n", LIST).expect(200, LIST);
+        client.ask("PUT", "/colors", r#"[{"name":"a","value":"1"},{"name":"a","value":"2"}]"#);
+        assert_eq!(client.ask("GET", "/colors/a", "").content, r#"{"name":"a","value":"1"}"#);
+        assert!(client.ask("GET", "/health", "").content.contains(r#""colors":2,"#));
+    }
+}
+
+/// What docs/limits.md says, for the shortest colors, and 8 MiB for all else.
+#[test]
+fn a_list_and_the_one_that_it_replaces_take_twelve_times_the_content() {
+    const CONTENT: usize = 2 * 1024 * 1024;
+    let color = r#"{"name":"","value":""}"#;
+    // one color fewer each time, so that the lists differ
+    let list = |step: usize| {
+        format!(r#"{{"data":[{}]}}"#, vec![color; CONTENT / (color.len() + 1) - step].join(","))
+    };
+    let scratch = Scratch::new();
+    let limit = Some((12 * CONTENT + 8 * 1024 * 1024) as u64);
+    for data in [&[][..], &["--data", &scratch.file("colors.db")]] {
+        // each worker has a stack besides
+        let options = ["--workers", "1", "--max-body", "3000000"];
+        let server = Server::start(&[&options[..], data].concat());
+        let pid = Pid::from_raw(server.pid() as i32);
+        prlimit(pid, Resource::Data, Rlimit { current: limit, maximum: limit }).unwrap();
+        for step in 0..4 {
+            server.ask("PUT", "/colors", &list(step)).expect(200, &list(step));
+        }
+    }
 }

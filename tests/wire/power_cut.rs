@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::common::harness::{Scratch, Server, colors, eventually, run};
 use crate::common::process::colors_below_strace;
-use crate::wire::first_start::first_line;
+use crate::wire::durable::first_line;
 
 /// The calls of a trace, a line each: strace splits a call where another thread makes one
 /// meanwhile.

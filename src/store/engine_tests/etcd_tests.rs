@@ -27,6 +27,8 @@ struct Etcd {
 #[derive(Default)]
 struct Proxy {
     failure: Mutex<Option<CommitFailure>>,
+    /// The next answer is lost, and no other.
+    loses_one: AtomicBool,
     /// What was to be late is passed on now.
     is_released: AtomicBool,
     /// etcd has answered what was late.
@@ -52,8 +54,10 @@ impl Proxy {
                 }
                 // Fails if the client has gone.
                 let _ = match proxy.failure() {
-                    Some(_) => answers.1.shutdown(std::net::Shutdown::Both),
-                    None => answers.1.write_all(&bytes[..length]),
+                    None if !proxy.loses_one.swap(false, Relaxed) => {
+                        answers.1.write_all(&bytes[..length])
+                    }
+                    _ => answers.1.shutdown(std::net::Shutdown::Both),
                 };
             }
         });
@@ -162,8 +166,27 @@ impl TestPlace for Etcd {
     }
 }
 
+/// It is asked for once more, and found to be made.
+fn a_commit_whose_answer_is_lost_is_made_once(etcd: &Etcd) {
+    let open = || {
+        let found = EtcdKey::find(&etcd.members, None, "lost").unwrap();
+        let first = (!found.has_list()).then(ColorList::default);
+        let opened = Box::new(found).open(first, true).unwrap();
+        Published { engine: opened.engine, list: opened.list }
+    };
+    let mut one = open();
+    one.begin(false);
+    etcd.proxy.loses_one.store(true, Relaxed);
+    let edit = append(&one.list, "a", "1");
+    assert!(matches!(one.write_and_commit(&[edit]), Commit::Done));
+    assert!(!etcd.proxy.loses_one.load(Relaxed));
+    one.engine.roll_back();
+    assert_eq!((one.poll(), open().list.iter().count()), (None, 1));
+}
+
 #[test]
 fn etcd_does_what_the_writer_relies_on() {
     let Some(etcd) = Etcd::start() else { return };
+    a_commit_whose_answer_is_lost_is_made_once(&etcd);
     engine_contract(etcd);
 }
