@@ -168,3 +168,5 @@ impl Store {
 
 #[cfg(test)]
 mod engine_tests;
+#[cfg(test)]
+mod file_place_tests;

@@ -2,11 +2,11 @@
 //! for all.
 
 use std::collections::BTreeMap;
-use std::io::{Error, ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::common::harness::DEADLINE;
 
@@ -93,23 +93,6 @@ impl Client<TcpStream> {
         stream.set_write_timeout(Some(DEADLINE)).unwrap();
         stream.set_nodelay(true).unwrap();
         Self { stream, received: Vec::new() }
-    }
-
-    /// Checks that nothing comes for some time.
-    #[track_caller]
-    pub(crate) fn expect_nothing_for(&self, time: Duration) {
-        let begun = Instant::now();
-        while let Some(left) = time.checked_sub(begun.elapsed()).filter(|left| !left.is_zero()) {
-            self.stream.set_read_timeout(Some(left)).unwrap();
-            let peeked = self.stream.peek(&mut [0]);
-            // signal(7): a read with a time-out is interrupted when the process was stopped and
-            // goes on
-            let is_nothing = |error: &Error| {
-                matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
-            };
-            assert!(peeked.as_ref().is_err_and(is_nothing), "something came: {peeked:?}");
-        }
-        self.stream.set_read_timeout(Some(DEADLINE)).unwrap();
     }
 
     /// Sends a request and reads the response; `None` when the connection ends in its place.
@@ -238,7 +221,8 @@ impl<S: Read + Write> Client<S> {
                 length > 0
             }
             Err(error) if error.kind() == ErrorKind::ConnectionReset => false,
-            // see `expect_nothing_for`
+            // signal(7): a read with a time-out is interrupted when the process was stopped and goes
+            // on
             Err(error) if error.kind() == ErrorKind::Interrupted => true,
             Err(error) => panic!("neither answer nor end: {error}"),
         }

@@ -103,6 +103,15 @@ pub(crate) fn stored(file: &str) -> String {
     String::from_utf8(output.stdout).unwrap().trim_end_matches('\n').to_owned()
 }
 
+/// The program with these arguments, started by a shell once it has done what `before` says.
+pub(crate) fn colors_from_shell(before: &str, arguments: &[&str]) -> Command {
+    let mut command = own_environment("sh");
+    command.args(["-c", &format!("{before} exec \"$0\" \"$@\"")]);
+    command.arg(colors(&[]).get_program()).args(arguments);
+    command.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(Stdio::piped());
+    command
+}
+
 /// The program with two listening sockets from its parent, as systemd hands them over: from
 /// descriptor 3 on.
 pub(crate) fn colors_inheriting(
@@ -110,14 +119,9 @@ pub(crate) fn colors_inheriting(
     second: impl Into<OwnedFd>,
     arguments: &[&str],
 ) -> Command {
-    let program = colors(&[]);
-    let mut command = own_environment("sh");
-    command.args([
-        "-c",
-        "exec 3<&0 4<&1 0</dev/null 1>/dev/null; LISTEN_PID=$$ LISTEN_FDS=2 exec \"$0\" \"$@\"",
-    ]);
-    command.arg(program.get_program()).args(arguments).current_dir(env!("CARGO_MANIFEST_DIR"));
-    command.stdin(first.into()).stdout(second.into()).stderr(Stdio::piped());
+    let sockets = "exec 3<&0 4<&1 0</dev/null 1>/dev/null; LISTEN_PID=$$ LISTEN_FDS=2";
+    let mut command = colors_from_shell(sockets, arguments);
+    command.stdin(first.into()).stdout(second.into());
     command
 }
 
@@ -196,12 +200,8 @@ impl Server {
     /// Starts the service on a free port with its own seed, as a process that may have no more than
     /// so many descriptors.
     pub(crate) fn with_descriptors(limit: usize, arguments: &[&str]) -> Self {
-        let mut command = own_environment("sh");
-        command
-            .args(["-c", &format!("ulimit -n {limit} && exec \"$0\" --listen 127.0.0.1:0 \"$@\"")]);
-        command.arg(colors(&[]).get_program()).args(arguments);
-        command.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(Stdio::piped());
-        Self::spawn(command)
+        let arguments = [&["--listen", "127.0.0.1:0"], arguments].concat();
+        Self::spawn(colors_from_shell(&format!("ulimit -n {limit} &&"), &arguments))
     }
 
     /// Starts a command that is or becomes the service; its first line of output tells where it

@@ -1,15 +1,13 @@
-//! What `--data FILE` accepts as FILE, and what is told about everything else. `--dump` and
-//! `--check` open FILE as a start does, beside a service as well, and change nothing but what a kill
-//! has left to recover.
+//! What stops even root from using FILE, what stops others, and names that are easily mistaken.
+//! `--dump` and `--check` open FILE as a start does, beside a service as well, and change nothing.
+//! What else FILE may be is in the unit tests.
 
 use std::fs;
-use std::ops::Range;
-use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Signal, geteuid};
 
 use crate::common::harness::{Scratch, Server, colors, own_environment, run, skip, stored};
@@ -41,56 +39,6 @@ fn same_refusal(file: &str, run: impl Fn(&[&str]) -> (Option<i32>, String, Strin
     });
     assert_eq!(check, start);
     start
-}
-
-#[test]
-fn a_path_that_is_no_file_stops_the_start_and_leaves_nothing() {
-    let scratch = Scratch::new();
-    fs::create_dir(scratch.0.join("dir")).unwrap();
-    mknodat(CWD, scratch.0.join("fifo"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-    symlink("dir", scratch.0.join("link")).unwrap();
-    let before = scratch.names();
-    let directory = "it names a directory; name a file in it with --data";
-    for file in [".", "..", "dir", "dir/", "dir/.", "dir/..", "link", "link/", "/", "missing/"] {
-        assert_eq!(failed_start(&scratch.0, file), directory);
-    }
-    let special = "it is not a regular file; name another file with --data";
-    for file in ["fifo", "/dev/null", "/dev/zero"] {
-        assert_eq!(failed_start(&scratch.0, file), special);
-    }
-    assert_eq!((scratch.names(), Scratch(scratch.0.join("dir")).names()), (before, vec![]));
-}
-
-#[test]
-fn a_path_that_leads_nowhere_is_told_with_the_part_that_is_to_blame() {
-    let scratch = Scratch::new();
-    symlink("gone/colors.db", scratch.0.join("link")).unwrap();
-    scratch.write("list", "");
-    let long = "x".repeat(250);
-    symlink(format!("{long}/{long}"), scratch.0.join("short")).unwrap();
-    fs::create_dir_all(scratch.0.join(&long).join(&long)).unwrap();
-    let too_long = "its path is too long: SQLite takes 504 bytes, and 247 of them for its name; name another file with --data";
-    let create = |directory| {
-        format!("no such directory; create it with mkdir -p {}", scratch.file(directory))
-    };
-    let is_file = |file: &str| {
-        let path = scratch.file(file);
-        format!(
-            "cannot search {path}: Not a directory (os error 20); name another file with --data"
-        )
-    };
-    // in which even root makes no files
-    let proc = "cannot make /proc/.colors-new: No such file or directory (os error 2); name another file with --data";
-    for (file, reason) in [
-        ("/proc/colors.db", proc.to_owned()),
-        ("no/such/colors.db", create("no/such")),
-        ("link", create("gone")),
-        ("list/no/colors.db", is_file("list/no")),
-        ("short/colors.db", too_long.to_owned()),
-        (&"y".repeat(250), too_long.to_owned()),
-    ] {
-        assert_eq!(failed_start(&scratch.0, file), reason);
-    }
 }
 
 #[test]
@@ -146,84 +94,6 @@ fn what_stops_even_root_is_told() {
         let subject = format!("cannot {operation} {}: ", scratch.file(file));
         let expected = if operation.is_empty() { reason.to_owned() } else { subject + reason };
         assert_eq!((found, after), (expected, before), "{make}");
-    }
-}
-
-#[test]
-fn what_is_no_database_of_colors_stops_the_start_and_is_left_alone() {
-    let scratch = Scratch::new();
-    let json = "it is a list in JSON; start with it as --seed, and name a new file with --data";
-    let none = "it is not a database of colors; name another file with --data";
-    let foreign = "it is the database of another program; name another file with --data";
-    for (content, reason) in [
-        ("[\n{\"name\":\"a\",\"value\":\"1\"}\n]", json),
-        (" {\"data\":[]}", json),
-        ("hello", none),
-        ("SQLite format 3\0", foreign),
-        ("\0", none),
-    ] {
-        let file = scratch.write("colors.db", content);
-        assert_eq!(failed_start(&scratch.0, "colors.db"), reason);
-        assert_eq!(fs::read_to_string(&file).unwrap(), content);
-        assert_eq!(scratch.names(), ["colors.db"]);
-    }
-    // an empty file, as mktemp makes one, is a new one
-    let file = scratch.write("empty.db", "");
-    Server::with_data(&format!("[{A}]"), &file, &[]).stop();
-    assert_eq!(stored(&file), format!(r#"{{"data":[{A}]}}"#));
-}
-
-#[test]
-fn the_database_of_another_program_or_a_damaged_one_is_left_alone() {
-    let scratch = Scratch::new();
-    let file = scratch.file("colors.db");
-    let edit = |statements: &str| {
-        rusqlite::Connection::open(&file).unwrap().execute_batch(statements).unwrap();
-        fs::read(&file).unwrap()
-    };
-    let foreign = edit(
-        "PRAGMA journal_mode=WAL; CREATE TABLE color (id INTEGER PRIMARY KEY, name TEXT, value TEXT)",
-    );
-    fs::remove_file(&file).unwrap();
-    let colors: Vec<String> =
-        (0..2000).map(|number| format!(r#"{{"name":"{number}","value":"1"}}"#)).collect();
-    Server::with_data(&format!("[{}]", colors.join(",")), &file, &[]).stop();
-    let good = fs::read(&file).unwrap();
-    let edited = |statements: &str| {
-        fs::write(&file, &good).unwrap();
-        edit(statements)
-    };
-    let damaged = |bytes: Range<usize>| {
-        let mut file = good.clone();
-        file[bytes].fill(0xa5);
-        file
-    };
-    let other = "it is the database of another program, or made by sqlite3 from a dump; name";
-    let long = "UPDATE color SET name = printf('%.5000c', 'x') WHERE id = 3";
-    let row = "the row of table color with id 3 is not a color: its name is too long; correct it";
-    let table = "its table color is not the one that the service makes; copy the rows into that";
-    let damage = "it is damaged (";
-    let page = 4096;
-    for (bytes, reason) in [
-        (foreign, other),
-        (edited(long), row),
-        (edited("DROP TABLE color"), table),
-        (damaged(16..60), damage),
-        // the size of a page, the schema, a page
-        (damaged(16..18), damage),
-        (damaged(100..200), damage),
-        (damaged(3 * page..4 * page), damage),
-        (good[..3 * page].to_vec(), damage),
-    ] {
-        fs::write(&file, &bytes).unwrap();
-        let found = failed_start(&scratch.0, "colors.db");
-        let fix = "); move it away, and start with --seed and a backup, which makes a new file";
-        assert!(found.starts_with(reason), "{found}");
-        assert!(reason != damage || found.ends_with(fix), "{found}");
-        assert_eq!(run_in(&scratch.0, &["--dump", "--data", "colors.db"]).0, Some(1), "{found}");
-        assert!(fs::read(&file).unwrap() == bytes, "{found}");
-        let _ = fs::remove_file(format!("{file}-shm"));
-        assert_eq!(scratch.names(), ["colors.db"], "{found}");
     }
 }
 
@@ -374,30 +244,4 @@ fn a_dump_and_a_check_beside_a_service_or_after_a_kill_change_nothing() {
     check();
     fs::remove_file(format!("{file}-shm")).unwrap();
     check();
-}
-
-#[test]
-fn a_dump_and_a_check_roll_back_what_a_program_has_left_as_a_start_does() {
-    let scratch = Scratch::new();
-    let file = scratch.file("colors.db");
-    let list = format!(r#"{{"data":[{A}]}}"#);
-    for arguments in [&["--dump"][..], &["--check"]] {
-        Server::with_data(&format!("[{A}]"), &file, &[]).stop();
-        let other = rusqlite::Connection::open(&file).unwrap();
-        // writes pages to FILE before the commit
-        other.execute_batch("PRAGMA journal_mode=DELETE; PRAGMA cache_size=2; BEGIN").unwrap();
-        let rows = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 50)";
-        let insert = "INSERT INTO color (name, value) SELECT printf('%3000d', x), '' FROM n";
-        other.execute_batch(&format!("{rows} {insert}")).unwrap();
-        // what a kill of that program would leave
-        let [bytes, journal] =
-            ["", "-journal"].map(|end| fs::read(format!("{file}{end}")).unwrap());
-        drop(other);
-        fs::write(&file, bytes).unwrap();
-        fs::write(format!("{file}-journal"), journal).unwrap();
-        assert_eq!(run(&mut colors(&[arguments, &["--data", &file]].concat())).0, Some(0));
-        assert_eq!(names(&scratch), ["colors.db"]);
-        assert_eq!(stored(&file), list);
-        fs::remove_file(&file).unwrap();
-    }
 }

@@ -175,7 +175,7 @@ fn a_link_that_is_made_to_lead_elsewhere_is_noticed_before_the_next_acknowledgme
 const LIST: &str = r#"{"data":[{"name":"a","value":"1"}]}"#;
 
 /// The first line of a program that is killed then, if it has not ended.
-pub(super) fn first_line(command: &mut Command) -> String {
+fn first_line(command: &mut Command) -> String {
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut first = String::new();
     BufReader::new(child.stderr.take().unwrap()).read_line(&mut first).unwrap();
@@ -248,26 +248,55 @@ fn whatever_call_fails_the_next_start_works() {
 }
 
 #[test]
-fn a_start_that_is_refused_leaves_nothing_and_a_check_says_the_same() {
-    for (inject, reason) in [
+fn where_files_cannot_be_locked_synced_mapped_or_grow_is_no_place_for_a_list() {
+    let shm = ["data/colors.db-shm", "data/.colors-new-shm"];
+    let directory = ["data"];
+    for (is_there, paths, inject, reason) in [
         (
-            "inject=mmap:error=ENODEV",
+            false,
+            &shm[..],
+            "mmap:error=ENODEV",
             "this file system has no shared memory maps; name a file on another one with --data",
         ),
-        ("inject=fallocate:error=ENOSPC", "the disk is full; make room on it"),
+        (false, &shm, "fallocate:error=ENOSPC", "the disk is full; make room on it"),
+        (
+            true,
+            &directory,
+            "fsync,fdatasync:error=EIO",
+            "cannot sync DIR: Input/output error (os error 5); a power cut ",
+        ),
+        (
+            true,
+            &directory,
+            "openat:error=EMFILE",
+            "cannot sync DIR: Too many open files (os error 24); a power cut ",
+        ),
+        (
+            true,
+            &["data/colors.db"],
+            "flock:error=ENOLCK",
+            "cannot lock FILE: No locks available (os error 37); name another file",
+        ),
     ] {
         for check in [&["--check"][..], &[]] {
             let start = FirstStart::new();
-            let paths = ["data/colors.db-shm", "data/.colors-new-shm"];
-            let paths = paths.map(|name| start.scratch.file(name));
-            let mut options = vec!["-o", "/dev/null", "-e", inject];
+            if is_there {
+                start.check_next("as it should be");
+            }
+            let before = start.names();
+            let inject = format!("inject={inject}");
+            let paths: Vec<_> = paths.iter().map(|name| start.scratch.file(name)).collect();
+            let mut options = vec!["-o", "/dev/null", "-e", &inject];
             paths.iter().for_each(|path| options.extend(["-P", path]));
             let arguments = [&start.arguments()[..], check].concat();
             let Some(mut command) = colors_below_strace(&options, &arguments) else { return };
             let first = first_line(&mut command);
-            assert!(first.ends_with(&format!("{reason}\n")), "{inject} {check:?}: {first}");
-            assert_eq!(start.names(), [""; 0], "{inject} {check:?}");
-            start.check_next(inject);
+            let place = reason.replace("DIR", &start.scratch.file("data"));
+            let reason = place.replace("FILE", &start.file);
+            let expected = format!("cannot use {}: {reason}", start.file);
+            assert!(first.contains(&expected), "{inject} {check:?}: {first}");
+            assert_eq!(start.names(), before, "{inject} {check:?}");
+            start.check_next(&inject);
         }
     }
 }

@@ -191,10 +191,9 @@ fn answers_that_change_nothing_are_not_asked_for_all_the_time() {
         });
         let begun = Instant::now();
         let follower = Server::start(&["--follow", &format!("http://{address}")]);
-        wait_until("it has asked some times", || requests.load(Relaxed) >= 5);
-        follower.connect().expect_nothing_for(Duration::from_secs(3));
-        let requests = requests.load(Relaxed);
-        assert!(requests < 10 * (1 + begun.elapsed().as_secs() as usize), "{requests}");
+        wait_until("it has asked some times", || requests.load(Relaxed) >= 8);
+        // Its pauses become longer, from 100 ms on.
+        assert!(begun.elapsed() > Duration::from_secs(2), "{:?}", begun.elapsed());
         wait_until("all is well", || health(&follower).0 == 200);
         assert_eq!(follower.list(), LIST);
     }

@@ -5,7 +5,6 @@ use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -13,7 +12,7 @@ use rustix::process::Signal;
 
 use crate::common::client::Client;
 use crate::common::harness::{
-    Scratch, Server, colors, colors_inheriting, eventually, own_environment, run, signal_child,
+    Scratch, Server, colors, colors_from_shell, colors_inheriting, eventually, run, signal_child,
     wait_until,
 };
 use crate::common::process::colors_below_strace;
@@ -119,14 +118,9 @@ fn the_mode_of_the_file_is_not_set_by_its_path() {
 fn the_file_has_the_mode_asked_for_whatever_the_umask() {
     let (_scratch, path) = socket();
     let mode = |arguments: &[&str], umask: &str| {
-        let mut command = own_environment("sh");
-        command
-            .args(["-c", &format!("umask {umask} && exec \"$0\" \"$@\"")])
-            .arg(colors(&[]).get_program());
-        command
-            .args(["--listen", "127.0.0.1:0", "--listen", &format!("unix:{path}")])
-            .args(arguments);
-        command.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(Stdio::piped());
+        let listen = ["--listen", "127.0.0.1:0", "--listen", &format!("unix:{path}")];
+        let command =
+            colors_from_shell(&format!("umask {umask} &&"), &[&listen, arguments].concat());
         let server = Server::spawn(command);
         let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o7777;
         server.stop();

@@ -10,8 +10,8 @@ use rustix::process::Signal;
 
 use crate::common::client::{Client, request};
 use crate::common::harness::{
-    Scratch, Server, colors, eventually, is_installed, own_environment, run, signal_child,
-    wait_until,
+    Scratch, Server, colors, colors_from_shell, eventually, is_installed, own_environment, run,
+    signal_child, wait_until,
 };
 
 /// The text of a line, without time and level.
@@ -274,14 +274,8 @@ fn with_the_value_changes_the_access_log_has_what_changed_the_list() {
 
 /// The first line that the service logs when `JOURNAL_STREAM` is what the shell makes of `value`.
 fn first_line_with_journal(value: &str) -> String {
-    let mut command = own_environment("sh");
-    let script = format!("JOURNAL_STREAM={value} exec \"$0\" --listen 127.0.0.1:0");
-    command
-        .args(["-c", &script])
-        .arg(colors(&[]).get_program())
-        .current_dir(env!("CARGO_MANIFEST_DIR"));
-    command.stderr(Stdio::piped());
-    Server::spawn(command).log()
+    let before = format!("JOURNAL_STREAM={value}");
+    Server::spawn(colors_from_shell(&before, &["--listen", "127.0.0.1:0"])).log()
 }
 
 #[test]

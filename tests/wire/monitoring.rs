@@ -207,7 +207,10 @@ fn a_service_is_found_by_its_url_its_socket_and_its_variables() {
     // It needs no token, though the variable without the option would not start a service.
     let private = ("COLORS_PRIVATE", "yes");
     assert_eq!(ask_health(&[&format!("http://{address}/api/")], &[]), well);
-    assert_eq!(ask_health(&[&format!("http://localhost:{}/api", address.port())], &[private]), well);
+    assert_eq!(
+        ask_health(&[&format!("http://localhost:{}/api", address.port())], &[private]),
+        well
+    );
     assert_eq!(ask_health(&[&socket], &[base]), well);
     assert_eq!(ask_health(&["--listen", &socket], &[base]), well);
     for listen in [&address.to_string(), &format!("[::]:{}", address.port()), &socket] {

@@ -351,7 +351,7 @@ fn the_answers_to_those_who_wait_are_as_documented() {
         }
         real.expect_status(304);
         document.check(&operation, &real);
-        // `waiting` has the token that is withdrawn
+        // `token` has one that is withdrawn
         let withdrawn = document.response(&operation, "401");
         assert!(withdrawn["headers"]["Preference-Applied"].is_object());
         for change in ["PUT", "DELETE"] {

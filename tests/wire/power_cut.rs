@@ -6,8 +6,6 @@ use std::fs;
 use std::path::Path;
 
 use crate::common::harness::{Scratch, Server, colors, eventually, run};
-use crate::common::process::colors_below_strace;
-use crate::wire::durable::first_line;
 
 /// The calls of a trace, a line each: strace splits a call where another thread makes one
 /// meanwhile.
@@ -270,30 +268,4 @@ fn what_was_acknowledged_survives_a_power_cut_after_any_call_and_what_was_refuse
         }
     }
     assert_eq!((answered, acknowledged), (6, 6));
-}
-
-#[test]
-fn where_nothing_can_be_synced_or_locked_is_no_place_for_a_list() {
-    for (calls, error, reason) in [
-        ("fsync,fdatasync", "EIO", "Input/output error (os error 5)"),
-        ("openat", "EMFILE", "Too many open files (os error 24)"),
-        ("flock", "ENOLCK", "No locks available (os error 37)"),
-    ] {
-        let scratch = Scratch::new();
-        let (file, directory) = (scratch.file("colors.db"), scratch.0.to_str().unwrap());
-        Server::with_data("[]", &file, &[]).stop();
-        let (trace, inject) = (format!("trace={calls}"), format!("inject={calls}:error={error}"));
-        let (message, place) = match calls {
-            "flock" => (format!("cannot lock {file}: {reason}; name another file"), file.as_str()),
-            _ => (format!("cannot sync {directory}: {reason}; a power cut "), directory),
-        };
-        let options = ["-o", "/dev/null", "-P", place, "-e", &trace, "-e", &inject];
-        for mode in [&["--listen", "127.0.0.1:0"][..], &["--check"]] {
-            let arguments = [mode, &["--data", &file]].concat();
-            let Some(mut command) = colors_below_strace(&options, &arguments) else { return };
-            let first = first_line(&mut command);
-            assert!(first.contains(&format!("cannot use {file}: {message}")), "{first}");
-            assert_eq!(scratch.names(), ["colors.db"]);
-        }
-    }
 }

@@ -4,12 +4,11 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::process::Stdio;
 
 use rustix::process::Signal;
 
 use crate::common::harness::{
-    Scratch, Server, colors, eventually, own_environment, run, signal_child, wait_until,
+    Scratch, Server, colors, colors_from_shell, eventually, run, signal_child, wait_until,
 };
 
 /// The text of the one log line, without time and level.
@@ -44,19 +43,16 @@ fn an_address_in_use_is_one_clear_line_and_leaves_no_file() {
 #[test]
 fn too_few_descriptors_for_a_client_are_refused_with_the_number_that_is_needed() {
     let scratch = Scratch::new();
-    let start = |descriptors: &str| {
-        let mut command = own_environment("sh");
-        let script = format!("ulimit -n {descriptors} && exec \"$0\" \"$@\"");
-        command.args(["-c", &script]).arg(colors(&[]).get_program());
-        command.args(["--listen", "127.0.0.1:0", "--workers", "2", "--data"]);
-        command.arg(scratch.file("colors.db")).stderr(Stdio::piped());
-        command
+    let file = scratch.file("colors.db");
+    let start = |descriptors: usize| {
+        let arguments = ["--listen", "127.0.0.1:0", "--workers", "2", "--data", &file];
+        colors_from_shell(&format!("ulimit -n {descriptors} &&"), &arguments)
     };
-    let (code, _, log) = run(&mut start("38"));
+    let (code, _, log) = run(&mut start(38));
     let expected = "cannot go on: the process may have 38 descriptors and needs 39; raise the limit (ulimit -n, LimitNOFILE=)";
     assert_eq!((code, only_line(&log)), (Some(1), expected));
     assert_eq!(scratch.names(), [""; 0]);
-    Server::spawn(start("39")).ask("DELETE", "/colors/red", "").expect_status(200);
+    Server::spawn(start(39)).ask("DELETE", "/colors/red", "").expect_status(200);
 }
 
 #[test]

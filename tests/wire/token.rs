@@ -7,7 +7,7 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
-use crate::common::client::{Client, Response};
+use crate::common::client::{Client, Response, request};
 use crate::common::harness::{Scratch, Server, colors, eventually, run, wait_until};
 
 pub(super) const TOKEN: &str = "first-token-0123456789+/==";
@@ -70,6 +70,15 @@ fn a_private_list_is_read_with_a_token_alone_and_kept_by_no_shared_cache() {
         guarded.server.ask_with("GET", "/colors", "Origin: https://friend.example\r\n", "");
     refused.expect_field(401, "access-control-allow-origin", Some("https://friend.example"));
     assert_eq!(refused.field("vary"), Some("Origin"));
+    // whoever waits is refused once the token is withdrawn
+    let mut waiting = guarded.server.connect();
+    let wait = format!("Host: localhost\r\nIf-None-Match: {tag}\r\nPrefer: wait=300\r\n");
+    waiting.send(request("GET", "/colors", &(wait + &field(&bearer)), ""));
+    let metrics = || guarded.ask("GET", "/metrics", &bearer, "").content;
+    wait_until("it waits", || metrics().contains("\ncolors_requests_waiting 1\n"));
+    guarded.scratch.write_tokens(SECOND);
+    guarded.server.signal(Signal::HUP);
+    waiting.response().expect_field(401, "preference-applied", Some("wait=300"));
 }
 
 #[test]

@@ -5,10 +5,9 @@ use std::thread;
 use std::time::Instant;
 
 use rusqlite::Connection;
-use rustix::process::Signal;
 
 use crate::common::client::{Client, Response, request};
-use crate::common::harness::{DEADLINE, Scratch, Server, wait_until};
+use crate::common::harness::{DEADLINE, Server, wait_until};
 
 /// Longest wait that a request can ask for, in seconds: what ends sooner was not ended by time.
 const LONGEST: u64 = 300;
@@ -119,24 +118,6 @@ fn in_all_other_cases_the_answer_comes_at_once() {
         let response = server.ask_with(method, target, &fields, "");
         response.expect_field(status, "preference-applied", None);
     }
-}
-
-#[test]
-fn a_token_that_is_withdrawn_ends_the_wait_with_401() {
-    let scratch = Scratch::new();
-    let token = "0123456789abcdef";
-    let file = scratch.write_tokens(token);
-    let server = Server::start(&["--token-file", &file, "--private"]);
-    let bearer = format!("Authorization: Bearer {token}\r\n");
-    let response = server.ask_with("GET", "/colors/red", &bearer, "");
-    let mut client = server.connect();
-    let fields = bearer.clone() + &waits(response.field("etag").unwrap());
-    send(&mut client, "GET", "/colors/red", &fields);
-    let gauge = || server.ask_with("GET", "/metrics", &bearer, "").content;
-    wait_until("it waits", || gauge().contains("\ncolors_requests_waiting 1\n"));
-    scratch.write("tokens", "another-token-of-16");
-    server.signal(Signal::HUP);
-    expect_end(&client.response(), 401);
 }
 
 #[test]
