@@ -153,3 +153,45 @@ fn read_seed(options: &Options) -> Result<(ColorList, String), Failure> {
 pub(crate) fn count(colors: usize) -> String {
     format!("{colors} color{}", if colors == 1 { "" } else { "s" })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_that_is_no_list_is_spoken_of_as_a_file() {
+        let file = std::env::temp_dir().join(format!("colors-seed-{}", std::process::id()));
+        let forms = "an array of colors, as in [{\"name\":\"red\",\"value\":\"#f00\"}], or an object \
+                     with it as \"data\"";
+        for (content, expected) in [
+            ("", format!("the file is empty; it needs {forms}")),
+            (" \n", format!("the file is empty; it needs {forms}")),
+            (
+                "a,b",
+                format!(
+                    "this is not JSON; the file needs JSON, with double quotes and without a byte \
+                     order mark: {forms}"
+                ),
+            ),
+            ("\0[\0]", format!("this is UTF-16; the file needs JSON in UTF-8: {forms}")),
+            (
+                "{}",
+                format!(
+                    "this is no list of colors; the file needs {forms}; \
+                     jq 'to_entries | map({{name: .key, value}})' makes one of a map"
+                ),
+            ),
+            (
+                r##"[{"name":"red","hex":"#f00"}]"##,
+                "color 1: missing field `value`; jq 'map({name, value: .hex})' makes it of \"hex\""
+                    .to_owned(),
+            ),
+        ] {
+            fs::write(&file, content).unwrap();
+            let options = Options { seed: Some(file.clone()), ..Options::default() };
+            let failure = read_seed(&options).map(drop).unwrap_err();
+            assert_eq!(failure.to_string(), format!("{}: {expected}", file.display()));
+        }
+        fs::remove_file(&file).unwrap();
+    }
+}

@@ -174,6 +174,19 @@ mod tests {
         }
     }
 
+    /// Other programs may use any id.
+    #[test]
+    fn a_color_follows_the_last_whatever_id_that_has() {
+        let new = color("b", "2");
+        for (last, expected) in [
+            (i64::MAX - 1, Edit::Append(i64::MAX, new.clone())),
+            (i64::MAX, Edit::ReplaceAll(ColorList::from_iter([color("a", "1"), new.clone()]))),
+        ] {
+            let colors = ColorList::from_iter([(last, color("a", "1"))]);
+            assert_eq!(create(&new, &colors).1, [expected]);
+        }
+    }
+
     #[test]
     fn a_create_of_what_is_absent_is_refused_where_it_is_not() {
         let create = |name: &str| Action::CreateAbsent(color(name, "3"));

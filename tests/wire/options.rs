@@ -81,14 +81,6 @@ fn an_empty_variable_that_is_to_protect_never_starts() {
 }
 
 #[test]
-fn a_list_in_etcd_follows_nobody() {
-    let arguments = ["--check", "--data", "etcd://a/b", "--follow", "http://127.0.0.1:1"];
-    let (code, out, error) = run(&arguments, &[]);
-    assert_eq!((code, out.as_str()), (Some(2), ""), "{error}");
-    assert!(error.starts_with("error: --follow would replace the list in etcd"), "{error}");
-}
-
-#[test]
 fn private_without_tokens_never_starts() {
     let check = |arguments: &[&str], variables: &[(&str, &str)], said: &str| {
         let expected = format!("error: {said} protects nothing without --token-file\n");
@@ -170,40 +162,6 @@ fn check_says_in_one_line_whether_options_and_files_are_fine() {
 }
 
 #[test]
-fn a_seed_that_is_no_list_is_spoken_of_as_a_file() {
-    let scratch = Scratch::new();
-    let forms = r##"an array of colors, as in [{"name":"red","value":"#f00"}], or an object with it as "data""##;
-    for (content, expected) in [
-        ("", format!("the file is empty; it needs {forms}")),
-        (" \n", format!("the file is empty; it needs {forms}")),
-        (
-            "a,b",
-            format!(
-                "this is not JSON; the file needs JSON, with double quotes and without a byte order mark: {forms}"
-            ),
-        ),
-        ("\0[\0]", format!("this is UTF-16; the file needs JSON in UTF-8: {forms}")),
-        (
-            "{}",
-            format!(
-                "this is no list of colors; the file needs {forms}; \
-                 jq 'to_entries | map({{name: .key, value}})' makes one of a map"
-            ),
-        ),
-        (
-            r##"[{"name":"red","hex":"#f00"}]"##,
-            "color 1: missing field `value`; jq 'map({name, value: .hex})' makes it of \"hex\""
-                .to_owned(),
-        ),
-    ] {
-        let seed = scratch.write("seed.json", content);
-        let (code, out, log) = run(&["--check", "--seed", &seed], &[]);
-        assert_eq!((code, out.as_str()), (Some(1), ""), "{log}");
-        assert!(log.ends_with(&format!("[ERROR] {seed}: {expected}\n")), "{log}");
-    }
-}
-
-#[test]
 fn a_usage_error_exits_with_2_and_says_what_to_give() {
     let size = "give a size from 64 bytes to 16 MiB, as in 65536, 64K or 1MiB";
     let time = "give a time from 100ms to 24h, as in 30, 30s, 500ms or 2m";
@@ -220,6 +178,10 @@ fn a_usage_error_exits_with_2_and_says_what_to_give() {
         ("--dump", "required arguments were not provided:\n  --data <FILE>\n"),
         ("--etcd-user-file f --data f", "--etcd-user-file has no use without --data etcd://"),
         ("--follow-token-file f", "required arguments were not provided:\n  --follow <URL>\n"),
+        (
+            "--check --data etcd://a/b --follow http://127.0.0.1:1",
+            "error: --follow would replace the list in etcd",
+        ),
         ("--follow colors.example.org", "as in http://colors.example.org:8080"),
         ("--follow https://colors.example.org", "a service speaks no TLS: give the http:// URL of"),
         (

@@ -291,21 +291,6 @@ fn with_read_only_clients_change_nothing_and_other_programs_may() {
 }
 
 #[test]
-fn a_color_follows_the_last_whatever_id_that_has() {
-    for id in [i64::MAX / 2, i64::MAX - 1, i64::MAX] {
-        let shared = Shared::start(&format!("[{A}]"));
-        shared.run(&format!("INSERT INTO color VALUES ({id}, 'b', '2')"));
-        for _ in 0..3 {
-            shared.server.ask("POST", "/colors", A).expect_status(201);
-        }
-        let list = shared.server.list();
-        assert_eq!(list, envelope(&[A, B, A, A, A]), "{id}");
-        shared.server.stop();
-        assert_eq!(Server::start(&["--data", &shared.file]).list(), list);
-    }
-}
-
-#[test]
 fn changes_wait_for_another_program_that_writes_but_not_one_after_the_other() {
     let shared = Shared::start(&format!("[{A}]"));
     let server = &shared.server;
