@@ -161,8 +161,8 @@ mod tests {
     #[test]
     fn a_seed_that_is_no_list_is_spoken_of_as_a_file() {
         let file = std::env::temp_dir().join(format!("colors-seed-{}", std::process::id()));
-        let forms = "an array of colors, as in [{\"name\":\"red\",\"value\":\"#f00\"}], or an object \
-                     with it as \"data\"";
+        let forms = "an array of colors, as in [{\"name\":\"red\",\"value\":\"#f00\"}], or an \
+                     object with it as \"data\"";
         for (content, expected) in [
             ("", format!("the file is empty; it needs {forms}")),
             (" \n", format!("the file is empty; it needs {forms}")),

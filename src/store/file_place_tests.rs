@@ -4,10 +4,12 @@ use std::fs;
 use std::ops::Range;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use rusqlite::Connection;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
+use super::engine::Save;
 use super::sqlite::FilePlace;
 use super::{Color, ColorList, OpenPlace, Place as _};
 
@@ -152,7 +154,8 @@ fn the_database_of_another_program_or_a_damaged_one_is_left_alone() {
         fs::read(&file).unwrap()
     };
     let foreign = edit(
-        "PRAGMA journal_mode=WAL; CREATE TABLE color (id INTEGER PRIMARY KEY, name TEXT, value TEXT)",
+        "PRAGMA journal_mode=WAL; \
+         CREATE TABLE color (id INTEGER PRIMARY KEY, name TEXT, value TEXT)",
     );
     fs::remove_file(&file).unwrap();
     open(&file, 2000).unwrap().engine.close().unwrap();
@@ -220,5 +223,82 @@ fn a_dump_and_a_check_roll_back_what_a_program_has_left_as_a_start_does() {
         assert_eq!(names, ["colors.db"]);
         assert_eq!(find(&file).unwrap().dump().unwrap().len(), 3);
         fs::remove_file(&file).unwrap();
+    }
+}
+
+/// What another program does, how it is undone, and why the service refuses it.
+const REFUSED: [(&str, &str, &str); 6] = [
+    (
+        "CREATE TRIGGER t BEFORE INSERT ON Color BEGIN SELECT RAISE(IGNORE); END",
+        "DROP TRIGGER t",
+        "it has the trigger \"t\", which may change what the service writes; remove it with \
+         sqlite3",
+    ),
+    (
+        "ALTER TABLE color RENAME TO old; \
+         CREATE TABLE color (id INTEGER PRIMARY KEY, \
+         name TEXT NOT NULL UNIQUE ON CONFLICT REPLACE, value TEXT NOT NULL) STRICT; \
+         INSERT INTO color SELECT * FROM old",
+        "DROP TABLE color; ALTER TABLE old RENAME TO color",
+        "its table color is not the one that the service makes; copy the rows into that, with \
+         sqlite3: CREATE TABLE color (id INTEGER PRIMARY KEY, name TEXT NOT NULL, value TEXT NOT \
+         NULL) STRICT",
+    ),
+    (
+        "INSERT INTO color VALUES (9, CAST(x'ff' AS TEXT), '1')",
+        "DELETE FROM color WHERE id = 9",
+        "the row of table color with id 9 is not a color: it is not UTF-8; correct it with sqlite3",
+    ),
+    (
+        "PRAGMA user_version=2",
+        "PRAGMA user_version=1",
+        "a newer version of colors made it; install that one, or name another file with --data",
+    ),
+    // made by a program that has a collation, or a function, which SQLite here does not have
+    (
+        "CREATE INDEX i ON color (name COLLATE NOCASE); PRAGMA writable_schema=ON; \
+         UPDATE sqlite_schema SET sql = replace(sql, 'NOCASE', 'german') WHERE name = 'i'; \
+         PRAGMA writable_schema=OFF; CREATE TABLE theirs (x)",
+        "DROP INDEX i; DROP TABLE theirs",
+        "with its index \"i\" every change fails: no such collation sequence: german; remove the \
+         index with sqlite3",
+    ),
+    (
+        "CREATE INDEX i ON color (value) WHERE abs(name); PRAGMA writable_schema=ON; \
+         UPDATE sqlite_schema SET sql = replace(sql, 'abs', 'hue') WHERE name = 'i'; \
+         PRAGMA writable_schema=OFF; CREATE TABLE theirs (x)",
+        "DROP INDEX i; DROP TABLE theirs",
+        "with its index \"i\" every change fails: unknown function: hue(); remove the index with \
+         sqlite3",
+    ),
+];
+
+#[test]
+fn what_a_start_refuses_is_refused_by_an_engine_until_it_is_gone() {
+    let directory = Directory::new("refused");
+    let file = directory.0.join("colors.db");
+    for (make, undo, reason) in REFUSED {
+        let mut engine = open(&file, 1).unwrap().engine;
+        let other = Connection::open(&file).unwrap();
+        for _ in 0..2 {
+            other.execute_batch(make).unwrap();
+            assert_eq!(engine.poll().unwrap_err().to_string(), reason);
+            // the second is the first save after one that has failed
+            for has_failed in [false, true] {
+                let (begun, oldest) = (Instant::now(), None);
+                let begun = engine.begin(&Save { has_failed, is_behind: false, begun, oldest });
+                engine.roll_back();
+                assert_eq!(begun.map(drop).unwrap_err().to_string(), reason);
+            }
+            other.execute_batch(undo).unwrap();
+            assert!(engine.poll().is_ok(), "{reason}");
+        }
+        other.execute_batch(make).unwrap();
+        drop((other, engine));
+        let before = fs::read(&file).unwrap();
+        assert_eq!(refusal(&file), reason);
+        assert_eq!(FilePlace::find(&file).and_then(|place| place.dump()).unwrap_err(), reason);
+        assert!(fs::read(&file).unwrap() == before, "{reason}");
+        directory.names().iter().for_each(|name| fs::remove_file(directory.0.join(name)).unwrap());
     }
 }
