@@ -5,7 +5,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
-use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::client::{Client, request, reset_on_close};
 use crate::common::harness::{Scratch, Server, eventually, long_list, stored, wait_until};
@@ -313,45 +313,6 @@ fn a_client_that_leaves_before_its_change_is_saved_leaves_the_change_and_nothing
     wait_until("no thread is left behind", || server.proc_status("Threads") <= threads + 2);
     let log = server.log();
     assert!(!log.contains("ERROR") && !log.contains("panicked"), "{log}");
-}
-
-#[test]
-fn changes_that_are_saved_together_fail_together_and_what_changes_nothing_does_not() {
-    let Some(disk) = Stalled::start(LIST, &["--workers", "1"]) else { return };
-    let together = [
-        create("name-0", "1"),
-        "DELETE /colors/none HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(),
-        create("name-1", "1"),
-        create("oversized", &"x".repeat(60_000)),
-        "DELETE /colors/a HTTP/1.1\r\nHost: localhost\r\nIf-Match: \"x\"\r\n\r\n".to_owned(),
-        create("name-2", "1"),
-        request("PUT", "/colors/none", "Host: localhost\r\n", r#"{"value":"1"}"#),
-    ];
-    // no file may become longer
-    let longest = Rlimit { current: Some(64 * 1024), maximum: None };
-    prlimit(Pid::from_raw(disk.server.pid() as i32), Resource::Fsize, longest).unwrap();
-    // the first is saved alone, and the others, which wait for it, with each other
-    let mut first = disk.server.connect();
-    first.send(create("first", "1"));
-    disk.wait_for_save();
-    let mut clients: Vec<_> = together.iter().map(|_| disk.server.connect()).collect();
-    for (client, request) in clients.iter_mut().zip(&together) {
-        client.send(request);
-    }
-    disk.wait_until_received();
-    // the worker submits changes at the end of a pass; the second answer is of another pass
-    (0..2).for_each(|_| disk.server.connect().expect_open());
-    disk.release();
-    first.response().expect_status(201);
-    let responses: Vec<_> = clients.iter_mut().map(Client::response).collect();
-    let statuses: Vec<u16> = responses.iter().map(|response| response.status).collect();
-    assert_eq!(statuses, [500, 404, 500, 500, 412, 500, 404]);
-    for response in responses.iter().filter(|response| response.status == 500) {
-        response.expect_message(500, &not_saved("the disk reported an error"));
-    }
-    let list = disk.server.list();
-    assert_eq!(stored(&disk.file), list);
-    assert_eq!(list.matches("\"name\"").count(), 2);
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! The simplest engine: a log in memory, which several engines may share.
 
 use std::mem::take;
-use std::sync::Mutex;
+use std::sync::{Mutex, mpsc};
 
+use super::super::Deliver;
+use super::super::engine::Scope;
 use super::*;
 
 /// Bytes of JSON that a list may have, and that the edits of a save may have.
@@ -93,7 +95,8 @@ impl Engine for LogEngine {
         match log.failure {
             Some(CommitFailure::Lost) => {
                 self.is_fence_due = false;
-                return Err(StorageError { certainty: Certainty::NotMade, ..failed });
+                let certainty = Certainty::NotMade;
+                return Err(StorageError { certainty, scope: Scope::Edits, ..failed });
             }
             Some(CommitFailure::AnswerLost) => {
                 log.commit(self.known, version, edits);
@@ -167,4 +170,34 @@ impl TestPlace for Log {
 #[test]
 fn a_log_in_memory_does_what_the_writer_relies_on() {
     engine_contract(Log::default());
+}
+
+/// Those that name a color that is not there, or have a condition that fails, need no commit.
+#[test]
+fn changes_that_are_saved_together_fail_together_and_what_changes_nothing_does_not() {
+    let log = Log::default();
+    let (engine, list) = log.open(&ColorList::from_iter([color("a", "1")]));
+    let (store, writer) = Writer::new(engine, list.clone(), Box::new(|_| ()));
+    let if_other = || Conditions::parse(false, Some("\"other\""), None);
+    let changes = [
+        (Action::Create(color("b", "")), Conditions::default()),
+        (Action::Delete("none".to_owned()), Conditions::default()),
+        (Action::Create(color("c", "")), Conditions::default()),
+        (Action::Delete("a".to_owned()), if_other()),
+        (Action::Update("none".to_owned(), Some(color("none", "1"))), Conditions::default()),
+        (Action::Delete("a".to_owned()), Conditions::default()),
+    ];
+    let (sender, delivered) = mpsc::channel();
+    let deliver: Arc<Deliver> = Arc::new(move |outcomes| sender.send(outcomes).unwrap());
+    let changes = changes.map(|(action, conditions)| Change::new(action, conditions));
+    store.submit((0..).zip(changes).collect(), &deliver);
+    log.fail(Some(CommitFailure::Lost));
+    let writing = std::thread::spawn(|| writer.run());
+    let outcomes = delivered.recv().unwrap();
+    log.fail(None);
+    let failed = outcomes.iter().map(|(id, outcome)| (*id, outcome.is_err())).collect::<Vec<_>>();
+    assert_eq!(failed, [(0, true), (1, false), (2, true), (3, false), (4, false), (5, true)]);
+    assert_eq!(store.list.version().list, list);
+    store.close(Instant::now() + Duration::from_secs(60)).unwrap();
+    writing.join().unwrap();
 }
