@@ -11,7 +11,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::engine::Save;
 use super::sqlite::FilePlace;
-use super::{Color, ColorList, OpenPlace, Place as _};
+use super::{Color, ColorList, OpenPlace, Place};
 
 /// A new directory; removed when dropped.
 struct Directory(PathBuf);
@@ -46,7 +46,7 @@ impl Drop for Directory {
     }
 }
 
-fn find(path: &Path) -> Result<FilePlace, String> {
+fn find(path: &Path) -> Result<Box<dyn Place>, String> {
     let place = FilePlace::find(path)?;
     place.check_usable()?;
     Ok(place)
@@ -58,14 +58,14 @@ fn open(path: &Path, colors: usize) -> Result<OpenPlace, String> {
     place.lock()?;
     let color = |number: usize| Color::new(&number.to_string(), "1");
     let seed = (!place.has_list()).then(|| (0..colors).map(color).collect());
-    Box::new(place).open(seed, true)
+    place.open(seed, true)
 }
 
 /// Why a start cannot use this path. `--check` says the same.
 #[track_caller]
 fn refusal(path: &Path) -> String {
     let seed = ColorList::from_iter([Color::new("a", "1")]);
-    let check = |place: FilePlace| place.check((!place.has_list()).then_some(&seed));
+    let check = |place: Box<dyn Place>| place.check((!place.has_list()).then_some(&seed));
     let checked = find(path).and_then(check).expect_err("it cannot be used");
     let opened = open(path, 1).map(drop).expect_err("it cannot be used");
     assert_eq!(checked, opened);
@@ -202,7 +202,7 @@ fn the_database_of_another_program_or_a_damaged_one_is_left_alone() {
 fn a_dump_and_a_check_roll_back_what_a_program_has_left_as_a_start_does() {
     let directory = Directory::new("journal");
     let file = directory.0.join("colors.db");
-    let uses: [fn(&FilePlace) -> usize; 2] =
+    let uses: [fn(&dyn Place) -> usize; 2] =
         [|place| place.dump().unwrap().len(), |place| place.check(None).unwrap()];
     for used in uses {
         open(&file, 3).unwrap().engine.close().unwrap();
@@ -217,7 +217,7 @@ fn a_dump_and_a_check_roll_back_what_a_program_has_left_as_a_start_does() {
         let bytes = left.map(|name| fs::read(directory.0.join(name)).unwrap());
         drop(other);
         left.iter().zip(bytes).for_each(|(name, bytes)| drop(directory.write(name, bytes)));
-        assert_eq!(used(&find(&file).unwrap()), 3);
+        assert_eq!(used(&*find(&file).unwrap()), 3);
         let mut names = directory.names();
         names.retain(|name| !name.ends_with("-shm"));
         assert_eq!(names, ["colors.db"]);
