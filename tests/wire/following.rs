@@ -3,15 +3,13 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
-use std::time::Instant;
 
 use rusqlite::Connection;
 use rustix::process::{Resource, Rlimit, Signal, prlimit};
-use socket2::{Domain, Socket, Type};
 
 use crate::common::client::{assert_same_list, request};
 use crate::common::harness::{
@@ -255,42 +253,6 @@ fn a_writer_that_is_stopped_is_noticed() {
     wait_until("it is followed again", || status_of(&follower).0 == 200);
     writer.ask("DELETE", "/colors/red", "").expect_status(200);
     wait_for_list(&follower, &writer);
-}
-
-#[test]
-fn a_start_without_a_copy_needs_an_answer() {
-    let scratch = Scratch::new();
-    let file = scratch.file("copy.db");
-    // Bound and not listening, so that nobody else gets the port.
-    let bound = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-    bound.set_reuse_address(true).unwrap();
-    bound.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
-    let address = bound.local_addr().unwrap().as_socket().unwrap().to_string();
-    let url = format!("http://{address}");
-    let data = ["--data", &file];
-    thread::scope(|scope| {
-        for mode in [&["--check"][..], &data, &[]] {
-            let (url, address) = (&url, &address);
-            // Following itself is the same: it does not listen yet.
-            scope.spawn(move || {
-                let begun = Instant::now();
-                let arguments = [&["--listen", address, "--follow", url], mode].concat();
-                let (code, printed, log) = run(&mut colors(&arguments));
-                assert_eq!(
-                    (code, printed.as_str(), log.lines().count()),
-                    (Some(1), "", 1),
-                    "{log}"
-                );
-                let error = format!(
-                    "[ERROR] cannot follow {url}: Connection refused (os error 111); a start that \
-                     has no copy of its list in --data needs it\n"
-                );
-                assert!(log.ends_with(&error), "{log}");
-                assert!(begun.elapsed().as_secs() >= 6, "{:?}", begun.elapsed());
-            });
-        }
-    });
-    assert_eq!(scratch.names(), [""; 0]);
 }
 
 /// A service on this address, with this file, that follows this URL.

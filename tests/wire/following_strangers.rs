@@ -1,15 +1,17 @@
-//! `--follow` where the other end is no service, or one that misbehaves: whatever comes, and
-//! however slowly, changes nothing, and is said.
+//! `--follow` where the other end is away, is no service, or one that misbehaves: whatever comes,
+//! and however slowly, changes nothing, and is said.
 
 use std::io::Write as _;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use socket2::{Domain, Socket, Type};
+
 use crate::common::client::read_head;
-use crate::common::harness::{Scratch, Server, colors, wait_until, within};
+use crate::common::harness::{Scratch, Server, colors, run, wait_until, within};
 use crate::wire::durable::health;
 
 const LIST: &str = r#"{"data":[{"name":"a","value":"1"}]}"#;
@@ -210,4 +212,40 @@ fn a_proxy_in_the_environment_is_not_asked() {
     }
     assert_eq!(Server::spawn(command).list(), writer.list());
     assert_eq!(requests.load(Relaxed), 0);
+}
+
+#[test]
+fn a_start_without_a_copy_needs_an_answer() {
+    let scratch = Scratch::new();
+    let file = scratch.file("copy.db");
+    // Bound and not listening, so that nobody else gets the port.
+    let bound = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    bound.set_reuse_address(true).unwrap();
+    bound.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
+    let address = bound.local_addr().unwrap().as_socket().unwrap().to_string();
+    let url = format!("http://{address}");
+    let data = ["--data", &file];
+    thread::scope(|scope| {
+        for mode in [&["--check"][..], &data, &[]] {
+            let (url, address) = (&url, &address);
+            // Following itself is the same: it does not listen yet.
+            scope.spawn(move || {
+                let begun = Instant::now();
+                let arguments = [&["--listen", address, "--follow", url], mode].concat();
+                let (code, printed, log) = run(&mut colors(&arguments));
+                assert_eq!(
+                    (code, printed.as_str(), log.lines().count()),
+                    (Some(1), "", 1),
+                    "{log}"
+                );
+                let error = format!(
+                    "[ERROR] cannot follow {url}: Connection refused (os error 111); a start that \
+                     has no copy of its list in --data needs it\n"
+                );
+                assert!(log.ends_with(&error), "{log}");
+                assert!(begun.elapsed().as_secs() >= 6, "{:?}", begun.elapsed());
+            });
+        }
+    });
+    assert_eq!(scratch.names(), [""; 0]);
 }

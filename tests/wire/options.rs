@@ -1,9 +1,11 @@
-//! Options, on the command line and in the environment: what they take, and what is said to a
-//! mistake.
+//! Options, on the command line and in the environment: what they take, what is said to a mistake,
+//! and that the documents name no others.
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use crate::common::harness::{self, Scratch, Server, colors};
+use crate::wire::readme::DOCUMENTS;
 
 /// Runs the program to its end with these arguments and variables; gives exit code, standard output
 /// and standard error.
@@ -204,5 +206,26 @@ fn a_usage_error_exits_with_2_and_says_what_to_give() {
         let (code, out, error) = run(&arguments.split(' ').collect::<Vec<_>>(), &[]);
         assert_eq!((code, out.as_str()), (Some(2), ""), "{arguments}: {error}");
         assert!(error.contains(expected), "{arguments}: {error}");
+    }
+}
+
+/// Options of other programs that the documents name by themselves.
+const OTHER_OPTIONS: [&str; 6] =
+    ["--before", "--format", "--help", "--json", "--memory", "--path-as-is"];
+
+#[test]
+fn options_that_the_documents_name_are_those_of_the_program() {
+    let help = String::from_utf8(colors(&["--help"]).output().unwrap().stdout).unwrap();
+    let of_program: BTreeSet<&str> =
+        help.split_whitespace().filter_map(|word| word.split(['[', ',']).next()).collect();
+    for (path, document) in DOCUMENTS.iter().filter(|(path, _)| *path != "benches/README.md") {
+        for name in document
+            .split("`--")
+            .skip(1)
+            .map(|rest| format!("--{}", rest.split([' ', '=', '`']).next().unwrap()))
+        {
+            let name = name.as_str();
+            assert!(of_program.contains(name) || OTHER_OPTIONS.contains(&name), "{path}: {name}");
+        }
     }
 }

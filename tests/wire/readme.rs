@@ -1,7 +1,7 @@
 //! README and the other documents: their commands, run as they stand, print what they show; tables
 //! and links are right.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -16,7 +16,7 @@ const OPERATING: &str = include_str!("../../docs/operating.md");
 const PROXIES: &str = include_str!("../../docs/proxies.md");
 
 /// All documents, by their paths.
-const DOCUMENTS: [(&str, &str); 16] = [
+pub(super) const DOCUMENTS: [(&str, &str); 16] = [
     ("README.md", README),
     ("CHANGELOG.md", include_str!("../../CHANGELOG.md")),
     ("CONTRIBUTING.md", include_str!("../../CONTRIBUTING.md")),
@@ -188,27 +188,6 @@ fn every_command_of_readme_for_a_shell_is_run_by_a_script() {
     for (block, (commands, script, call)) in shown.iter().zip(scripts) {
         assert!(block.split("```").next().unwrap().contains(commands), "{commands}");
         assert!(script.contains(call), "{call}");
-    }
-}
-
-/// Options of other programs that the documents name by themselves.
-const OTHER_OPTIONS: [&str; 6] =
-    ["--before", "--format", "--help", "--json", "--memory", "--path-as-is"];
-
-#[test]
-fn options_that_the_documents_name_are_those_of_the_program() {
-    let help = String::from_utf8(colors(&["--help"]).output().unwrap().stdout).unwrap();
-    let of_program: BTreeSet<&str> =
-        help.split_whitespace().filter_map(|word| word.split(['[', ',']).next()).collect();
-    for (path, document) in DOCUMENTS.iter().filter(|(path, _)| *path != "benches/README.md") {
-        for name in document
-            .split("`--")
-            .skip(1)
-            .map(|rest| format!("--{}", rest.split([' ', '=', '`']).next().unwrap()))
-        {
-            let name = name.as_str();
-            assert!(of_program.contains(name) || OTHER_OPTIONS.contains(&name), "{path}: {name}");
-        }
     }
 }
 
