@@ -1,101 +1,148 @@
-/* Lines and tables of text. */
-const linesOf = text => text.split(/\r\n?|\n/);
+/* Lines of text. */
+const LINE = 2000; // characters of a line that may be of a color
 
-/* Palettes of GIMP, Inkscape and Krita. */
-const gpl = text => /^GIMP Palette\b/.test(text) ? triples(text, 'GIMP palette (.gpl)') : null;
-
-/* Palettes of X11: each line red, green, blue and a name. */
-function x11(text) {
-	const read = triples(text, 'X11 colors');
-	return read.colors.length > read.skipped.length ? read : null;
+/* The line at a place, and where the next one is. */
+function lineAt(text, at) {
+	const rest = /([^\r\n]*)(\r\n?|\n|$)/y;
+	rest.lastIndex = at;
+	const [all, line] = rest.exec(text);
+	return {line, next: at + (all.length || 1)};
 }
 
-function triples(text, form) {
-	const colors = [], skipped = [];
-	for (const line of linesOf(text)) {
-		const [, r, g, b, written] = /^\s*(\d+)\s+(\d+)\s+(\d+)(?:\s+([^]*))?$/.exec(line) ?? [];
-		const value = r && ofNumbers([+r, +g, +b]);
-		if (value) colors.push({name: written?.trim() || value, value});
-		else if (!/^\s*([#!].*|GIMP Palette|(Name|Columns|Channels):.*)?$/.test(line)) skipped.push({name: line, why: 'no color'});
+/* Calls `take` with each line of a text, until it gives false. */
+function* eachLine(text, take) {
+	for (let at = 0, line; at < text.length; yield) {
+		({line, next: at} = lineAt(text, at));
+		if (take(line) === false) return false;
 	}
-	return {form, colors, skipped};
+	return true;
 }
 
-/* The form in which this page saves, in which a value may be any text. */
-const ownTable = text => /^name,value\r?\n/.test(text) ? ownList(rowsOf(text, ',').slice(1).map(([name, value]) => ({name, value})), 'CSV') : null;
+const isComment = line => line.length <= LINE && /^\s*($|[!;]|\/\/|#(?![\da-f]{3,8}\b))/i.test(line);
 
-/* A table with a column of colors. Its begin tells the separator. */
-function table(text) {
-	const count = ([comma]) => ofRows(rowsOf(text.slice(0, 2 ** 16), comma))?.colors.length ?? 0;
-	const [best] = [['\t', 'TSV'], [';', 'CSV with semicolons'], [',', 'CSV']].sort((a, b) => count(b) - count(a));
-	return count(best) ? ofRows(rowsOf(text, best[0]), best[1]) : null;
-}
-
-/* RFC 4180. */
-function rowsOf(text, comma) {
-	const field = new RegExp(`(?:"([^"]*(?:""[^"]*)*)"|([^${comma}\\r\\n]*))(${comma}|\\r\\n?|\\n|$)`, 'y');
-	const rows = [[]];
-	for (let match; field.lastIndex < text.length && (match = field.exec(text));) {
-		const [, quoted, plain, end] = match;
-		rows.at(-1).push(quoted?.replaceAll('""', '"') ?? plain.trim());
-		if (end !== comma) rows.push([]);
-	}
-	return rows.filter(row => row.length > 1 || row[0]);
-}
-
-function ofRows(rows, form) {
-	const full = rows.filter(row => row.length > 1);
-	const width = Math.max(0, ...full.slice(0, 9).map(row => row.length));
-	if (width > 99) return null;
-	const columns = [1, 3].flatMap(span => Array.from({length: Math.max(0, width - span + 1)}, (_, at) => {
-		const valueOf = row => colorOf(span === 1 ? row[at] : row.slice(at, at + span).map(cell => +(cell || NaN)));
-		const values = full.map(valueOf).filter(Boolean);
-		// names may be colors of CSS, too
-		return {at, span, valueOf, count: values.length, rank: values.length + values.filter(value => /^#|\(/.test(value)).length};
-	}));
-	const column = columns.sort((a, b) => b.rank - a.rank)[0];
-	if (!column?.count || column.count * 2 < rows.length - 1) return null;
-	const {at, span, valueOf} = column;
-	const others = Array.from({length: width}, (_, i) => i).filter(i => i < at || i >= at + span);
-	const isText = cell => /\p{L}/u.test(cell) && !/^#|\(/.test(colorOf(cell) ?? cell);
-	const titles = rows[0].map(title => title.toLowerCase().replace(/^colou?r[ _-]?/, ''));
-	const known = NAMES.map(name => titles.indexOf(name)).filter(i => others.includes(i));
-	const named = known.find(i => titles[i] !== 'id') ?? others.find(i => full.slice(full.length > 1).some(row => isText(row[i] ?? ''))) ?? known[0];
-	if (named === undefined && span === 1) return null;
-	const colors = [], skipped = [];
-	rows.forEach((row, i) => {
-		const value = row.length > 1 && valueOf(row);
-		if (value) colors.push({name: named === undefined ? value : row[named] ?? '', value});
-		else if (i || row.length === 1 && !/^[#!]/.test(row[0])) skipped.push({name: row[named ?? 0] ?? row[0], why: 'no color'});
+/* Palettes of GIMP, Inkscape, Krita and of Paint Shop Pro: their begin tells how many channels there are. */
+function* gpl(text) {
+	const [, isGimp] = /^(?:(GIMP Palette)|JASC-PAL)\b/.exec(text) ?? [];
+	if (isGimp === undefined && !text.startsWith('JASC-PAL')) return null;
+	const found = [], skipped = [];
+	let channels = 3, number = 0;
+	yield* eachLine(text, line => {
+		number++;
+		if (/^Channels:.*RGBA/.test(line)) channels = 4;
+		const parts = /^\s*(.{0,99}?)(?:\s+([^\d\s].*))?$/.exec(line)?.[1].split(/\s+/) ?? [];
+		const count = isGimp ? channels : Math.min(4, parts.length);
+		const [, numbers, rest] = new RegExp(`^\\s*((?:\\d+\\s+){${count - 1}}\\d+)(?:\\s+(.*))?$`).exec(line.slice(0, LINE)) ?? [];
+		const color = numbers && ofParts('rgb', numbers.split(/\s+/), {range: 255});
+		if (color) found.push({name: rest?.trim() || undefined, color});
+		else if (isGimp ? !/^\s*([#!].*|GIMP Palette|(Name|Columns|Channels):.*)?$/.test(line) : number > 3 && line.trim()) skipped.push({name: line.slice(0, LINE), why: 'no color'});
 	});
-	return {form, colors, skipped};
+	return yield* judge(isGimp ? 'GIMP palette (.gpl)' : 'Paint Shop Pro palette (.pal)', found, skipped);
+}
+
+/* Lines that begin with numbers: X11's, with red, green, blue and a name; those of maps have a number before these. */
+function* x11(text) {
+	const rows = [], skipped = [];
+	let width = 9;
+	const isWhole = yield* eachLine(text, line => {
+		if (isComment(line)) return true;
+		if (line.length > LINE) return false;
+		const [, numbers, rest] = /^\s*((?:(?:-?\d+\.?\d*%?|nv|nan)(?:\s+|$))+)(.*)$/i.exec(line) ?? [];
+		const cells = numbers?.trim().split(/\s+/);
+		// a name may begin with a number
+		if (cells) width = Math.min(width, cells.length);
+		if (cells) rows.push({cells, rest: rest.trim()});
+		else skipped.push({name: line.trim(), why: 'no color'});
+		return rows.length >= skipped.length - 9;
+	});
+	if (!isWhole || rows.length <= skipped.length || width < 3) return null;
+	const plan = yield* numericPlan(rows, Array.from({length: width}, (_, i) => i));
+	const found = [];
+	for (const {cells, rest} of rows) {
+		const name = [...cells.slice(width), rest].join(' ').trim() || (plan?.index === undefined ? undefined : cells[plan.index]);
+		found.push({name, color: plan ? ofParts('rgb', [...plan.at, plan.alpha].filter(i => i >= 0).map(i => cells[i]), {kind: 'row'}) ?? NO_CHANNELS : UNSURE});
+		yield;
+	}
+	return yield* judge(plan?.index === undefined ? 'X11 colors' : 'Color table', found, skipped);
+}
+
+/* Tables of GMT: each line leads from a number and a color to others, at which the next one begins. */
+function* ramp(text) {
+	const [, model = 'RGB'] = /^#\s*COLOR_MODEL\s*=\s*\+?(\w+)/im.exec(text.slice(0, 9999)) ?? [];
+	const space = {RGB: 'rgb', HSV: 'hsv'}[model.toUpperCase()];
+	const colorOf = tokens => {
+		const parts = tokens.length === 1 ? tokens[0].split(/[/-]/) : tokens;
+		return parts.length === 3 ? space && ofParts(space, parts, {range: space === 'rgb' ? 255 : 1}) : ofText(tokens[0]);
+	};
+	const found = [], others = [];
+	let last;
+	const isWhole = yield* eachLine(text, line => {
+		if (/^\s*(#|$)/.test(line)) return true;
+		const all = line.slice(0, LINE).replace(/;.*/, '').trim().split(/\s+/);
+		const size = all.length >= 8 ? 3 : 1;
+		if (/^[BFN]$/.test(all[0])) return others.push({name: all[0], color: colorOf(all.slice(1)) ?? NO_CHANNELS}) > 0;
+		const [from, to] = [all[0], all[1 + size]];
+		const [first, second] = [all.slice(1, 1 + size), all.slice(2 + size, 2 + 2 * size)].map(colorOf);
+		if (!(parseFloat(from) < parseFloat(to)) || last && last.name !== from || !first || !second) return false;
+		if (`${last?.text}` !== `${all.slice(1, 1 + size)}`) found.push({name: from, color: first});
+		last = {name: to, text: all.slice(2 + size, 2 + 2 * size)};
+		found.push({name: to, color: second});
+		return true;
+	});
+	return isWhole && found.length ? yield* judge('Color table of GMT (.cpt)', [...found, ...others]) : null;
 }
 
 // text has #123, too: so few digits are a color only at an end of a line or behind a separator
 const COLOR = /#[\da-f]{6,8}\b|#[\da-f]{3,4}\b(?:(?=[\s;,]*$)|(?<=(?:^|[=|"'`\t:])\s*#\w+))|\b0x[\da-f]{6,8}\b|\b[a-z]+\([\d\s.,%/-]+\)/i;
 
 /* Lines with a color each, as `Sky #87ceeb` or a row of Markdown. Its name is what stands first of the rest, behind the section in INI and TOML. */
-function lines(text) {
+function* lines(text) {
 	// broken JSON or XML
-	if (/^\s*([{<]|\[\W)/.test(text)) return null;
-	const colors = [], skipped = [];
+	if (/^\s*([{<](?!\?php)|\[\W)/.test(text.slice(0, 999))) return null;
+	const found = [], skipped = [];
 	let section = '';
-	for (const line of linesOf(text)) {
-		if (/^\s*(\/\/|[!;]|#(\s|$)|$)/.test(line)) continue;
+	yield* eachLine(text, line => {
+		if (/^\s*(\/\/|[!;]|#(\s|$)|$)/.test(line)) return;
+		if (line.length > LINE) return skipped.push({name: line.slice(0, LINE), why: 'too long for a line'});
 		const {0: written, index} = COLOR.exec(line) ?? /(?<==).+|$/.exec(line);
-		const value = /[{<]/.test(line) ? undefined : colorOf(written.split(/["';]/).find(part => part.trim()));
+		const color = /[{<]/.test(line) ? undefined : ofText(written.split(/["';]/).find(part => part.trim()) ?? '');
+		const others = color?.css?.[0] === '#' ? line.match(/#[\da-f]{6}\b/gi) ?? [] : [];
 		const [rest] = /[\p{L}\p{N}]([^=|\t]*[\p{L}\p{N}])?|$/u.exec(`${line.slice(0, index)}|${line.slice(index + written.length)}`);
 		const name = rest.replace(/^(?:(?:export|public|static|final|const|let|var|val|define|Color) +)+/, '');
-		if (value) colors.push({name: name ? section + name : value, value});
+		if (new Set(others.map(other => other.toLowerCase())).size > 1) skipped.push({name: line.trim(), why: 'several colors'});
+		else if (color) found.push({name: name ? section + name : undefined, color});
 		else if (/^\s*\[[^\]]*\]\s*$/.test(line)) section = `${rest}-`;
 		else skipped.push({name: line.trim(), why: 'no color'});
-	}
+	});
 	// the same name again and again is a key of another form
-	return colors.length * 4 > skipped.length && new Set(colors.map(({name}) => name)).size * 2 > colors.length ? {form: 'Lines', colors, skipped} : null;
+	const names = new Set();
+	for (const {name, color} of found) {
+		names.add(name ?? color.css);
+		yield;
+	}
+	return found.length * 4 > skipped.length && names.size * 2 > found.length ? yield* judge('Lines', found, skipped) : null;
 }
 
-/* Colors alone, as one pastes them. */
-function list(text) {
-	const parts = text.match(/[\w-]+\([^()]*\)|[^\s,;"']+/g) ?? [];
-	return parts.length && parts.every(colorOf) ? {form: 'List of colors', colors: parts.map(colorOf).map(value => ({name: value, value})), skipped: []} : null;
+/* Colors alone, as one pastes them; a line that begins with a semicolon is a comment. */
+function* list(text) {
+	const part = /[\s,;"']+|[\w-]{1,99}\([^()]{0,255}\)|[^\s,;"']{1,255}/y;
+	const isArgb = /^;\s*paint\.net/i.test(text);
+	const found = [];
+	for (let at = 0; at < text.length; at = part.lastIndex, yield) {
+		part.lastIndex = at;
+		const [written] = part.exec(text);
+		const isBegin = at === 0 || /[\r\n]/.test(text[at - 1]);
+		if (isBegin && /^(;|\/\/|#$)/.test(written)) {
+			part.lastIndex = lineAt(text, at).next;
+			continue;
+		}
+		// the blanks before a comment end where it begins
+		const comment = /[\r\n]\s*;/.exec(written);
+		if (comment) part.lastIndex = at + comment.index + comment[0].length - 1;
+		if (comment && comment.index + comment[0].length - 1 > 0) continue;
+		if (/^[\s,;"']/.test(written)) continue;
+		const color = ofText(isArgb ? `0x${written}` : written);
+		if (!color) return null;
+		found.push({color});
+	}
+	return yield* judge('List of colors', found);
 }

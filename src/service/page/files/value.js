@@ -1,4 +1,4 @@
-/* What is a color, in the ways in which files have one. */
+/* What is a color, in the ways in which files have one. What is a color of CSS is one by itself; what numbers and bare digits mean is decided once, for all of a file (`judge`). */
 const LONGEST = 255; // characters of a color; thousands of parentheses would end the tab
 const DEPENDENT = /^(inherit|initial|unset|revert(-layer)?|currentcolor)$|\b(env|attr)\(|--/i;
 
@@ -6,43 +6,88 @@ const DEPENDENT = /^(inherit|initial|unset|revert(-layer)?|currentcolor)$|\b(env
 const isColor = text => /^#([\da-f]{3,4}|[\da-f]{6}|[\da-f]{8})$/i.test(text) || text.length <= LONGEST && !DEPENDENT.test(text) && CSS.supports('color', text);
 
 const hexOf = bytes => '#' + bytes.map(byte => Math.round(Math.max(0, Math.min(byte, 255))).toString(16).padStart(2, 0)).join('');
+const round = number => +number.toFixed(3);
 
-/* Red, green, blue and maybe alpha: of 255, or of 1 if there are fractions, or always 0 or 1 where `isUnit`. */
-function ofNumbers(numbers, isUnit) {
-	const [r, g, b, a = 1] = numbers;
-	const rgb = [r, g, b];
-	if (numbers.length > 4 || ![...rgb, a].every(number => parseFloat(number) >= 0 && number <= 255)) return undefined;
-	const scale = (isUnit || rgb.some(number => number % 1)) && rgb.every(number => number <= 1) ? 255 : 1;
-	const alpha = a > 1 ? a : a * 255;
-	return hexOf([...rgb.map(number => number * scale), ...alpha < 255 ? [alpha] : []]);
+/* The channels of each space, by the names that they have in titles and keys. */
+const CHANNELS = {
+	rgb: [['r', 'red'], ['g', 'green'], ['b', 'blue']],
+	cmyk: [['c', 'cyan'], ['m', 'magenta'], ['y', 'yellow'], ['k', 'key', 'black']],
+	hsl: [['h', 'hue'], ['s', 'sat', 'saturation'], ['l', 'lum', 'luminance', 'lightness']],
+	hsv: [['h', 'hue'], ['s', 'sat', 'saturation'], ['v', 'value', 'b', 'bri', 'brightness']],
+	lab: [['l', 'l*', 'lightness'], ['a', 'a*'], ['b', 'b*']],
+	lch: [['l', 'l*', 'lightness'], ['c', 'c*', 'chroma'], ['h', 'h*', 'hue']],
+};
+const ALPHA = ['a', 'alpha', 'opacity'];
+
+/* {space, at, alpha}: which of some names are the channels of a space, and its alpha. */
+function channelsOf(names) {
+	const placeOf = written => names.findIndex(name => written.includes(name));
+	const [space, channels] = Object.entries(CHANNELS).find(([, channels]) => channels.every(written => placeOf(written) >= 0)) ?? [];
+	if (!space) return undefined;
+	const at = channels.map(placeOf);
+	const alpha = placeOf(ALPHA);
+	return {space, at, alpha: at.includes(alpha) ? -1 : alpha};
 }
 
-/* Android and Flutter have alpha first. */
+/* The space that a name ends with, as in `brand-hsl`. */
+const spaceIn = name => /(?:^|[\W_])(rgb|hsl|hsv|hsb|hwb|cmyk|oklab|oklch|lab|lch)a?$/i.exec(name)?.[1].toLowerCase().replace('hsb', 'hsv');
+
+/* Android, Flutter and Windows have alpha first. */
 function ofArgb(hex) {
 	const [, alpha, rgb] = /^#([\da-f]|[\da-f]{2})([\da-f]{3}|[\da-f]{6})$/i.exec(hex.length === 5 || hex.length === 9 ? hex : '') ?? [];
 	return !alpha ? hex : /^f+$/i.test(alpha) ? `#${rgb}` : `#${rgb}${alpha}`;
 }
 
-/* The color that a text, numbers or an object stand for, as CSS has it; undefined if they stand for none. */
-function colorOf(value) {
-	if (typeof value === 'string') return ofText(value.trim());
-	if (Array.isArray(value)) return value.every(part => typeof part === 'number') ? ofNumbers(value) : undefined;
-	if (!value || typeof value !== 'object') return undefined;
-	const {r, g, b, a, red, green, blue, alpha, components, colorSpace, hex} = value;
-	// Design Tokens, Color Module
-	if (Array.isArray(components)) {
-		if (typeof hex === 'string' && !(alpha < 1)) return colorOf(hex);
-		const parts = components.map((part, i) => /^h(sl|wb)$/.test(colorSpace) && i ? `${part}%` : part).join(' ') + (alpha < 1 ? ` / ${alpha}` : '');
-		return [`${colorSpace}(${parts})`, `color(${colorSpace} ${parts})`].find(isColor);
-	}
-	return ofNumbers([r ?? red, g ?? green, b ?? blue, a ?? alpha ?? 1], true);
+/* What a text may be: {css} of what is certain, {digits} of bare ones, {space, parts} of numbers; `hint` is the space of numbers that do not name theirs. Undefined if it is no color. */
+function ofText(written, hint) {
+	const text = written.trim();
+	if (text.length > LONGEST) return undefined;
+	const [, mark, digits] = /^(#|0x)?([\da-f]{6}|[\da-f]{8})$/i.exec(text) ?? [];
+	if (digits) return mark === '#' && digits.length === 6 ? {css: text} : mark && mark !== '#' ? {css: ofArgb(`#${digits}`)} : {digits, mark};
+	if (isColor(text)) return {css: text};
+	const [, called, inner] = /^(?:device-)?(cmyk|hs[vb])\(([^()]*)\)$/i.exec(text) ?? [];
+	const parts = /^[([]?\s*-?\d[-\d\s,.%/]*(deg\b[-\d\s,.%/]*)?[)\]]?$/.test(inner ?? text) ? (inner ?? text).match(/-?[\d.]+%?/g) : [];
+	// as custom properties have them that are put into hsl()
+	const isHsl = /^[^%]+[^\d%][\d.]+%[^\d%]+[\d.]+%[^%]*$/.test(text);
+	return ofParts(called ? spaceIn(called) : isHsl ? 'hsl' : hint ?? 'rgb', parts);
 }
 
-function ofText(text) {
-	if (isColor(text)) return text;
-	const bare = text.replace(/^0x/i, '');
-	if (/^([\da-f]{6}|[\da-f]{8})$/i.test(bare)) return bare === text ? `#${bare}` : ofArgb(`#${bare}`);
-	// as custom properties have them that are put into hsl()
-	if (/^[\d.]+(deg)? [\d.]+% [\d.]+%$/.test(text)) return `hsl(${text})`;
-	return /^\(?\d[\d\s,.]*\)?$/.test(text) ? ofNumbers(text.match(/[\d.]+/g).map(Number)) : undefined;
+/* The same of channels, as numbers or as they are written. */
+function ofParts(space, parts, more) {
+	const count = space === 'cmyk' ? 4 : 3;
+	const isNumber = part => typeof part === 'number' || typeof part === 'string' && /^\s*(-?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?%?|0x[\da-f]+)\s*$/i.test(part);
+	if (parts.length < count || parts.length > count + 1 || !parts.every(isNumber)) return undefined;
+	const numbers = parts.map(part => parseFloat(/^\s*0x/i.test(part) ? Number(part) : part));
+	const isFraction = parts.slice(0, count).some((part, i) => numbers[i] % 1 || typeof part === 'string' && part.includes('.'));
+	const percents = parts.map(part => /%/.test(part));
+	return {space, numbers: numbers.slice(0, count), alpha: numbers[count], percents, isFraction, ...more};
 }
+
+/* The same of a list or map in JSON and the like; `fractions` has those in which numbers are written with a point. */
+function ofNode(node, hint) {
+	if (typeof node === 'string') return ofText(node, hint);
+	if (Array.isArray(node)) return ofParts(hint ?? 'rgb', node, {kind: 'list', ...fractions.has(node) && {isFraction: true}});
+	if (!isMap(node)) return undefined;
+	const [components, alpha, hex] = ['components', 'alpha', 'hex'].map(key => node.get(key));
+	const space = node.get('colorSpace') ?? node.get('color-space') ?? node.get('Color Space');
+	// Design Tokens, Color Module
+	if (Array.isArray(components)) {
+		if (typeof hex === 'string' && !(alpha < 1)) return ofText(hex);
+		const parts = components.map((part, i) => /^h(sl|wb)$/.test(space) && i ? `${part}%` : part).join(' ') + (alpha < 1 ? ` / ${alpha}` : '');
+		const css = [`${space}(${parts})`, `color(${space} ${parts})`].find(isColor);
+		return css && {css};
+	}
+	// Xcode's
+	return ofChannels(isMap(components) ? components : node, space);
+}
+
+function ofChannels(map, space) {
+	if (map.size > 99) return undefined; // more are not channels alone
+	const fields = [...map];
+	const found = channelsOf(fields.map(([key]) => `${key}`.toLowerCase().replace(/ component$/, '')));
+	const parts = found && [...found.at, found.alpha].filter(i => i >= 0).map(i => fields[i][1]);
+	const color = found && ofParts(found.space, parts, {kind: 'map', ...fractions.has(map) && {isFraction: true}});
+	if (!color || !space || found.space !== 'rgb' || /srgb$|^(rgb|calibrated)$/i.test(space)) return color;
+	return {...color, kind: `map in ${space}`, [/^(display-)?p3$/i.test(space) ? 'wide' : 'odd']: space};
+}
+const fractions = new WeakSet();
