@@ -1,6 +1,6 @@
 /* Changes. An edit is a function: of a list it makes the next one, and the edit that takes it back, or throws why it cannot.
    Edits are shown at once and sent one after the other. When somebody else was faster, an edit is made again of the new list. */
-const windows = new BroadcastChannel(base); // the others of this browser; each tells {tag} of the list that it has read, one {since} when it has waited for all
+const windows = channelOf(base); // the others of this browser; each tells {tag} of the list that it has read, one {since} when it has waited for all
 let listTag;
 let following = new AbortController(); // of the requests that follow the list, and of the pauses between them
 let turn = Promise.resolve(); // until the changes that were asked for are made
@@ -9,6 +9,13 @@ const done = [], undone = []; // {text, back}: what this page has changed, and t
 /* Has the edits of a kind tell what they are made of, so that undo outlives a reload of the page. */
 const kinds = {};
 const storable = (name, make) => kinds[name] = (...parts) => Object.assign(make(...parts), {kind: name, parts});
+
+/* A list with `count` colors from the ith on replaced; toSpliced and with are younger than some browsers. */
+function spliced(colors, i, count, ...others) {
+	const next = [...colors];
+	next.splice(i, count, ...others);
+	return next;
+}
 
 /* Why an edit can no longer be made. */
 class Late extends Error {}
@@ -39,32 +46,32 @@ const inserting = storable('inserting', (color, place, most = countOf(color.name
 	const count = countOf(color.name, colors);
 	if (count > most) throw new Late(`Somebody was faster: there ${count === 1 ? 'is' : 'are'} ${count} of this name now. Nothing was added.`);
 	const i = place ? indexFor(colors, place) : colors.length;
-	const next = colors.toSpliced(i, 0, color);
+	const next = spliced(colors, i, 0, color);
 	const added = entriesOf(next)[i];
 	return {colors: next, back: removing(added), added};
 });
 
 const removing = storable('removing', seen => colors => {
 	const i = find(colors, seen);
-	const next = colors.toSpliced(i, 1);
+	const next = spliced(colors, i, 1);
 	return {colors: next, back: inserting(colors[i], placeOf(colors, i), countOf(seen.name, next))};
 });
 
 const replacing = storable('replacing', (seen, color) => colors => {
 	const i = find(colors, seen);
-	const next = colors.with(i, color);
+	const next = spliced(colors, i, 1, color);
 	return {colors: next, back: replacing(entriesOf(next)[i], colors[i])};
 });
 
 const moving = storable('moving', (seen, place) => colors => {
 	const i = find(colors, seen);
-	const rest = colors.toSpliced(i, 1);
+	const rest = spliced(colors, i, 1);
 	const to = indexFor(rest, place);
-	const next = rest.toSpliced(to, 0, colors[i]);
+	const next = spliced(rest, to, 0, colors[i]);
 	return {colors: next, back: moving(entriesOf(next)[to], placeOf(rest, i))};
 });
 
-const isSame = (colors, others) => colors === others || JSON.stringify(colors) === JSON.stringify(others);
+const isSame = (colors, others) => colors === others || colors.length === others.length && colors.every(({name, value}, i) => name === others[i].name && value === others[i].value);
 
 /* All of the list, if it is the one that was compared. */
 const exchanging = storable('exchanging', (all, expected) => colors => {
@@ -154,8 +161,10 @@ async function readList(wait, signal) {
 	if (answer.status === 304 || tag !== listTag) return null;
 	if (answer.status !== 200) throw Object.assign(new Error(answer.message), {isPrivate: answer.status === 401});
 	listTag = answer.tag;
+	// where a tag is lost on the way, a list that is the same is no news
+	if (tag && isSame(list, answer.json.data)) return null;
 	at.give.hidden = false;
-	windows.postMessage({tag: listTag});
+	windows.postMessage({tag: listTag === NO_TAG ? `${Date.now()}` : listTag});
 	const before = list;
 	take(answer.json.data);
 	if (!tag) recall();
@@ -193,18 +202,18 @@ addEventListener('pagehide', () => {
 	const steps = [done, undone].map(some => some.map(({text, back: {kind, parts}}) => ({text, kind, parts})));
 	for (let isCut = false; ; isCut = true) {
 		try {
-			return sessionStorage.setItem(UNDO, JSON.stringify({tag: listTag, steps, isCut}));
+			return storage.setItem(UNDO, JSON.stringify({tag: listTag, steps, isCut}));
 		} catch {
 			// there is no room: the oldest steps of the longer list go
-			const [some] = steps.toSorted((a, b) => sizeOf(b) - sizeOf(a));
-			if (!some.length) return sessionStorage.removeItem(UNDO);
+			const [some] = [...steps].sort((a, b) => sizeOf(b) - sizeOf(a));
+			if (!some.length) return storage.removeItem(UNDO);
 			some.splice(0, Math.ceil(some.length / 2));
 		}
 	}
 });
 
 function recall() {
-	const {tag, steps, isCut} = JSON.parse(sessionStorage.getItem(UNDO)) ?? {};
+	const {tag, steps, isCut} = JSON.parse(storage.getItem(UNDO)) ?? {};
 	if (tag !== listTag) return;
 	[done, undone].forEach((some, i) => some.push(...steps[i].map(({text, kind, parts}) => ({text, back: kinds[kind](...parts)}))));
 	tell(isCut && 'Not all can be undone any more: it was too long to keep.');
@@ -213,6 +222,7 @@ function recall() {
 /* Shows for a while what happened, and the button that takes it back; and in the menu what can be taken back. */
 function tell(text, button) {
 	at.told.textContent = text || '';
+	at.message.classList.toggle('empty', !text);
 	at.takeBack.hidden = !button;
 	at.takeBack.textContent = button === at.redo ? 'Redo' : 'Undo';
 	at.takeBack.onclick = () => button.click();

@@ -1,6 +1,7 @@
 /* What a value looks like, where it sorts, how else it is written, and in which ink a name is readable on it. */
 const at = Object.fromEntries([...document.querySelectorAll('[id]')].map(element => [element.id, element]));
 const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
+const IS_EXACT = CSS.supports('color', 'color(from red srgb r g b / alpha)');
 const looks = new Map();
 const BAND = 15; // degrees of hue; where pink ends, the first begins
 const LONGEST = 255; // characters that CSS.supports is given; relative colors have some 120, and thousands of parentheses end the tab
@@ -18,7 +19,7 @@ function makeLook(value) {
 	// what is no color by itself could have a meaning in `exact`
 	if (value.length > LONGEST || !CSS.supports('color', value)) return none;
 	// CSS Color 5 §4: floats, and outside of 0 to 1 what sRGB does not have
-	const exact = `color(from ${value} srgb r g b / alpha)`;
+	const exact = IS_EXACT ? `color(from ${value} srgb r g b / alpha)` : value;
 	// a canvas keeps its color when it is given something else, and unlike a style takes no var()
 	const [first, second] = ['#000', '#fff'].map(before => {
 		canvas.fillStyle = before;
@@ -29,7 +30,17 @@ function makeLook(value) {
 	// unlike a canvas, a style knows whether the scheme is light or dark
 	document.head.style.color = exact;
 	const css = getComputedStyle(document.head).color;
+	if (!IS_EXACT) return lookIn8Bits(css);
 	const [r, g, b, alpha = 1] = css.slice('color(srgb '.length, -1).split(/[ /]+/).map(number => parseFloat(number) || 0);
+	return lookOfRgb(css, [r, g, b], alpha);
+}
+
+/* Browsers of before 2024 tell of most colors by a pixel. */
+function lookIn8Bits(css) {
+	canvas.clearRect(0, 0, 1, 1);
+	canvas.fillStyle = css;
+	canvas.fillRect(0, 0, 1, 1);
+	const [r, g, b, alpha] = [...canvas.getImageData(0, 0, 1, 1).data].map(byte => byte / 255);
 	return lookOfRgb(css, [r, g, b], alpha);
 }
 

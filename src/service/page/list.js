@@ -28,15 +28,28 @@ let current = 0; // index in `shown` of the tile that Tab leads to
 let anchor, anchored = 0; // key of the tile that stays in its place, and how far the page is scrolled for that
 
 /* What tells colors of one name apart: each is the nth of so many. */
-function entriesOf(colors) {
-	const counts = new Map();
-	const numbered = colors.map(({name, value}) => {
+function* numbered(colors) {
+	const counts = new Map(), entries = [];
+	for (const {name, value} of colors) {
 		const nth = (counts.get(name) ?? 0) + 1;
 		counts.set(name, nth);
-		return {name, value, nth, key: `${nth} ${name}`};
-	});
-	for (const entry of numbered) entry.of = counts.get(entry.name);
-	return numbered;
+		entries.push({name, value, nth, key: `${nth} ${name}`});
+		yield;
+	}
+	for (const entry of entries) {
+		entry.of = counts.get(entry.name);
+		yield;
+	}
+	return entries;
+}
+const entriesOf = colors => atOnce(numbered(colors));
+
+/* Does work that yields after each small part of it. */
+function atOnce(steps) {
+	for (;;) {
+		const {done, value} = steps.next();
+		if (done) return value;
+	}
 }
 
 /* Takes over a new list, with the edits that are under way. */
@@ -78,6 +91,7 @@ function arrange() {
 	say(at.why, shown.length ? '' : query ? 'No color has this in its name or value.' : 'The list is empty.');
 	say(at.way, query ? 'Clear search' : 'Add color');
 	at.way.className = query ? '' : 'changes';
+	at.none.hidden = !!shown.length;
 	at.first.hidden = listTag !== SEED;
 	measure(query);
 	at.nearing.hidden = !near.length;

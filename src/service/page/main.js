@@ -2,12 +2,17 @@
 const WAIT = 60; // seconds
 const BEAT = 5000; // milliseconds, after which a window that waits for all says so again
 const QUIET = 600; // milliseconds without another key, after which hits are read out
+const HEALTH = 5000; // milliseconds until a copy is asked again whether it is old
 const REPLY = 200; // milliseconds in which it answers
 let knowsMethods, isWatching;
 let caughtUp = Promise.resolve(); // until the list is read that another window has told of
 let since, heard = -Infinity; // when this window began to wait for all, and when another was heard to
 let isCurrent; // whether the list was asked for since the page is visible, and no request has failed
+let old = ''; // what is said while the service that this one follows is away
 let isLeaving; // while history goes back from the address of a color that was closed
+
+/* Whether an element is seen; Safari before 17.4 knows less of it. */
+const isSeen = element => element.checkVisibility?.({visibilityProperty: true}) ?? element.getClientRects().length > 0;
 
 const mayChange = () => document.body.classList.contains('writable');
 
@@ -24,10 +29,19 @@ async function learn() {
 	const {allow, isChallenged} = await ask('OPTIONS', base);
 	document.body.className = !allow.includes('PUT') ? 'read-only' : isChallenged ? 'guarded' : 'writable';
 	draw();
-	if (!allow.includes('PUT')) {
-		const {json} = await ask('GET', base.replace(/colors$/, 'health'));
-		if (json.follows) at.readOnly.textContent = `Follows ${json.follows}, read-only`;
-	}
+	if (!allow.includes('PUT')) await askHealth();
+}
+
+/* A copy says whom it follows, and while that one is away, that it may be old. */
+async function askHealth() {
+	clearTimeout(askHealth.timer);
+	const {status, json} = await ask('GET', base.replace(/colors$/, 'health'));
+	if (!json.follows) return;
+	at.readOnly.textContent = `Follows ${json.follows}, read-only`;
+	const before = old;
+	old = status === 503 ? `This copy may be old: ${json.status}` : '';
+	if (at.away.textContent === before) say(at.away, old);
+	askHealth.timer = setTimeout(() => document.hidden || askHealth().catch(() => {}), HEALTH);
 }
 
 /* Shows each change as it happens, while the page is visible. */
@@ -51,12 +65,19 @@ async function watch() {
 			// nothing that was said of an outage stays
 			if (at.refusal.textContent === AWAY) say(at.refusal, '');
 			if (at.told.textContent === AWAY || at.away.textContent.startsWith(AWAY)) tell(BACK);
-			say(at.away, '');
+			say(at.away, old);
 			// a long list is not loaded all the time
-			if (before) rest = Math.max(200, list.length / 10);
+			if (before) rest = Math.max(listTag === NO_TAG ? 1000 : 200, list.length / 10);
 			if (isWaiting) announce(before);
-		} catch ({message, isPrivate, isLate}) {
+		} catch (error) {
+			const {message, isPrivate, isLate} = error;
 			if (signal.aborted) continue;
+			if (error instanceof TypeError || error instanceof ReferenceError) {
+				console.error(error);
+				at.needs.hidden = false;
+				at.none.hidden = true;
+				break;
+			}
 			isCurrent = false;
 			if (isPrivate) {
 				// only a token leads to the list, and to ask without one is no use
@@ -92,7 +113,7 @@ function restart() {
 function announce(before) {
 	if (before) announce.timer ??= setTimeout(() => {
 		announce.timer = undefined;
-		const all = Object.entries(differencesOf(before, list)).flatMap(([what, some]) => some.map(({name, value}) => `${what} elsewhere: ${called(name)}, ${called(value)}.`));
+		const all = Object.entries(atOnce(differencesOf(before, list))).flatMap(([what, some]) => some.map(({name, value}) => `${what} elsewhere: ${called(name)}, ${called(value)}.`));
 		speak(all.length === 1 ? all[0] : `Changed elsewhere: ${all.length ? amount(all.length) : 'the order'}. There are ${figure(list.length)} now.`);
 	}, 5000);
 }
@@ -191,7 +212,7 @@ function writeAddress() {
 	if (isLeaving) return history.back();
 	// the place to scroll to is that of the focus
 	history.scrollRestoration = nth ? 'manual' : 'auto';
-	history[nth && !isOpen ? 'pushState' : 'replaceState'](nth && (!isOpen || history.state), '', location.pathname + location.search + (view.size ? `#${view}` : ''));
+	history[nth && !isOpen ? 'pushState' : 'replaceState'](nth && (!isOpen || history.state), '', location.pathname + location.search + (`${view}` && `#${view}`));
 }
 
 function search(text) {
@@ -271,14 +292,25 @@ at.showHelp.onclick = () => at.help.showModal();
 at.undo.onclick = () => attempt(undo);
 at.redo.onclick = () => attempt(redo);
 at.dismiss.onclick = () => tell();
-at.menu.onclick = () => at.menu.hidePopover();
+if (at.menu.hidePopover) at.menu.onclick = () => at.menu.hidePopover();
+else {
+	// Safari before 17 and Firefox before 125 have no popovers
+	at.menu.hidden = true;
+	for (const button of [at.more, at.menu]) button.onclick = () => at.menu.hidden = !at.menu.hidden;
+}
 for (const button of document.querySelectorAll('.close')) button.onclick = () => button.closest('dialog').close();
 
 // outside of a modal dialog, nothing is seen well, clicked or read out
-addEventListener('toggle', () => (document.querySelector('dialog[open]') ?? document.body).append(at.notices, at.said), true);
+const modals = new MutationObserver(() => {
+	const dialog = document.querySelector('dialog[open]');
+	document.documentElement.classList.toggle('modal', !!dialog);
+	const place = dialog ?? document.body;
+	if (at.notices.parentElement !== place) place.append(at.notices, at.said);
+});
+for (const dialog of document.querySelectorAll('dialog')) modals.observe(dialog, {attributeFilter: ['open']});
 // an element that is hidden or disabled loses the focus
 addEventListener('focusout', ({target, relatedTarget}) => {
-	if (relatedTarget || target.checkVisibility({visibilityProperty: true}) && !target.disabled) return;
+	if (relatedTarget || isSeen(target) && !target.disabled) return;
 	const dialog = document.querySelector('dialog[open]');
 	if (dialog) dialog.querySelector('[autofocus], .close').focus();
 	else focusTile();
@@ -306,5 +338,6 @@ windows.onmessage = ({data: {tag, since: theirs, isOver}}) => {
 		since = undefined;
 	}
 };
+at.needs.hidden = true;
 readAddress();
 watch();

@@ -11,7 +11,7 @@ function open(entry) {
 	if (entryWith(entry.key)) current = Math.max(0, indexOf(entry.key));
 	showOpened();
 	// what has just been pressed may be hidden now
-	if (!document.activeElement.checkVisibility()) at.next.focus();
+	if (!isSeen(document.activeElement)) at.next.focus();
 	if (at.opened.open) speak([called(entry.name), called(entry.value), at.place.textContent].filter(Boolean).join(', '));
 	else at.opened.showModal();
 	at.panel.scrollTop = 0;
@@ -144,6 +144,7 @@ function save(event) {
 	const name = !isNew && at.name.value === mine.name ? entry.name : at.name.value;
 	const value = !isNew && at.value.value === mine.value ? entry.value : at.value.value;
 	if (now?.name === name && now.value === value) return at.opened.close();
+	if (now && now.value !== entry.value && !confirm(`Somebody has changed ${called(name)} to ${called(now.value)}. Overwrite that?`)) return;
 	mine.isBusy = true;
 	showOpened();
 	say(at.refusal, '');

@@ -16,7 +16,7 @@ function hindrance() {
 
 function begin(entry) {
 	const from = indexIn(entries, entry.key);
-	draft = {entry, others: entries.toSpliced(from, 1), from, to: from};
+	draft = {entry, others: spliced(entries, from, 1), from, to: from};
 }
 
 /* Shows the color at an index of the list. */

@@ -4,19 +4,40 @@ const base = location.pathname.replace(/\/+$/, '') + '/colors';
 const pathOf = name => `${base}/${encodeURIComponent(name)}`;
 const TOKEN = `token for ${base}`;
 const B64TOKEN = /^[\w.~+/-]+=*$/; // RFC 6750 §2.1; fetch throws at some others
+const NO_TAG = 'none'; // stands for the tag where a proxy takes it away
 const LIMIT = 15000; // milliseconds until a request without an answer counts as lost, for a wait 5000 after its end; content has 10 kB/s in addition
 const AWAY = 'The service does not answer';
 const BACK = 'The service is back.';
-const tabs = new BroadcastChannel(TOKEN); // of this browser; an empty message asks for the token, any other is the token
+/* Speaks to the other windows of the browser, where it allows that. */
+function channelOf(name) {
+	try {
+		return new BroadcastChannel(name);
+	} catch {
+		return {postMessage() {}};
+	}
+}
+
+const tabs = channelOf(TOKEN); // of this browser; an empty message asks for the token, any other is the token
 const refused = new Set(); // tokens that the service did not accept
 let isDeclined, dialogue;
 
-const tokenOfTab = () => sessionStorage.getItem(TOKEN) ?? '';
+/* What the browser keeps for this tab, or where it refuses to, what is kept until the page is left. */
+const storage = (() => {
+	try {
+		sessionStorage.getItem(TOKEN);
+		return sessionStorage;
+	} catch {
+		const kept = new Map();
+		return {getItem: key => kept.get(key) ?? null, setItem: (key, text) => kept.set(key, text), removeItem: key => kept.delete(key)};
+	}
+})();
+
+const tokenOfTab = () => storage.getItem(TOKEN) ?? '';
 
 /* Has this tab use a token; false if it has a character that no token may have. */
 function keep(token) {
 	if (!B64TOKEN.test(token)) return false;
-	sessionStorage.setItem(TOKEN, token);
+	storage.setItem(TOKEN, token);
 	// what it allows is asked anew
 	isDeclined = knowsMethods = false;
 	document.body.classList.remove('guarded');
@@ -30,7 +51,7 @@ async function ask(method, path, {tag, content, wait, signal} = {}) {
 		const token = tokenOfTab();
 		const headers = {Accept: 'application/json'};
 		if (token) headers.Authorization = `Bearer ${token}`;
-		if (tag) headers[method === 'GET' ? 'If-None-Match' : 'If-Match'] = tag;
+		if (tag && tag !== NO_TAG) headers[method === 'GET' ? 'If-None-Match' : 'If-Match'] = tag;
 		if (wait) headers.Prefer = `wait=${wait}`;
 		if (content) headers['Content-Type'] = 'application/json';
 		const body = content && JSON.stringify(content);
@@ -44,8 +65,15 @@ async function ask(method, path, {tag, content, wait, signal} = {}) {
 
 async function send(path, init, limit) {
 	const late = new AbortController();
-	const signal = AbortSignal.any([late.signal, init.signal].filter(Boolean));
-	const timer = setTimeout(() => late.abort(), limit);
+	const {signal} = late;
+	let isLate = false;
+	const timer = setTimeout(() => {
+		isLate = true;
+		late.abort();
+	}, limit);
+	const stop = () => late.abort();
+	if (init.signal?.aborted) stop();
+	init.signal?.addEventListener('abort', stop);
 	try {
 		// a cache on the way may be older than our own change
 		const response = await fetch(path, {...init, signal, cache: 'no-store'});
@@ -57,12 +85,15 @@ async function send(path, init, limit) {
 		const text = await response.text();
 		const json = text && JSON.parse(text);
 		const message = json.message ?? (status === 404 ? 'there is no such color any more' : `status ${status}`);
-		// a proxy that compresses makes tags weak, and If-Match wants them strong
-		const tag = headers.get('ETag')?.replace('W/', '');
+		// a proxy that compresses makes tags weak, or puts a suffix behind them; If-Match wants those of the service, which name the content
+		const tag = headers.get('ETag')?.replace(/^W\//, '').replace(/-[a-z\d]{1,16}"$/, '"') ?? NO_TAG;
 		return {status, json, message, tag, allow: headers.get('Allow') ?? '', isChallenged: headers.has('WWW-Authenticate')};
 	} catch {
 		isCurrent = false;
-		throw Object.assign(new Error(AWAY), {isLate: late.signal.aborted});
+		throw Object.assign(new Error(AWAY), {isLate});
+	} finally {
+		clearTimeout(timer);
+		init.signal?.removeEventListener('abort', stop);
 	}
 }
 

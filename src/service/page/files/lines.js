@@ -92,7 +92,8 @@ function* ramp(text) {
 }
 
 // text has #123, too: so few digits are a color only at an end of a line or behind a separator
-const COLOR = /#[\da-f]{6,8}\b|#[\da-f]{3,4}\b(?:(?=[\s;,]*$)|(?<=(?:^|[=|"'`\t:])\s*#\w+))|\b0x[\da-f]{6,8}\b|\b[a-z]+\([\d\s.,%/-]+\)/i;
+const COLOR = /#[\da-f]{6,8}\b|#[\da-f]{3,4}\b(?=[\s;,]*$)|\b0x[\da-f]{6,8}\b|\b[a-z]+\([\d\s.,%/-]+\)/i;
+const BEHIND = /(?:^|[=|"'`\t:])\s*(#[\da-f]{3,4})\b/i;
 
 /* Lines with a color each, as `Sky #87ceeb` or a row of Markdown. Its name is what stands first of the rest, behind the section in INI and TOML. */
 function* lines(text) {
@@ -103,7 +104,9 @@ function* lines(text) {
 	yield* eachLine(text, line => {
 		if (/^\s*(\/\/|[!;]|#(\s|$)|$)/.test(line)) return;
 		if (line.length > LINE) return skipped.push({name: line.slice(0, LINE), why: 'too long for a line'});
-		const {0: written, index} = COLOR.exec(line) ?? /(?<==).+|$/.exec(line);
+		const spots = [COLOR, BEHIND, /=(.+)/].map(form => form.exec(line)).map(match => match && {written: match.at(-1), index: match.index + match[0].length - match.at(-1).length});
+		const marked = spots.slice(0, 2).filter(Boolean).sort((a, b) => a.index - b.index)[0];
+		const {written, index} = marked ?? spots[2] ?? {written: '', index: line.length};
 		const color = /[{<]/.test(line) ? undefined : ofText(written.split(/["';]/).find(part => part.trim()) ?? '');
 		const others = color?.css?.[0] === '#' ? line.match(/#[\da-f]{6}\b/gi) ?? [] : [];
 		const [rest] = /[\p{L}\p{N}]([^=|\t]*[\p{L}\p{N}])?|$/u.exec(`${line.slice(0, index)}|${line.slice(index + written.length)}`);

@@ -1,5 +1,5 @@
 /* Style sheets. */
-const VARIABLE = /(--|[$@])(?:[^ \t\n\r\f\\:;,(){}'"]|\\[^]|(?<=\\[\da-f]{1,6}) ){1,255}/iy;
+const VARIABLE = /(--|[$@])(?:[^ \t\n\r\f\\:;,(){}'"]|\\(?:[\da-f]{1,6} |[^])){1,255}/iy;
 
 /* Custom properties of CSS, variables of SCSS and Less, and colors of GTK. */
 function* style(text) {

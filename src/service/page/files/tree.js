@@ -50,7 +50,7 @@ function* script(text) {
 		other.lastIndex = at;
 		if (other.test(text)) at = other.lastIndex;
 		if (at === text.length || !/[[{]/.test(text[at])) continue;
-		const [begin, name] = /(?:(?<![\w-])([\w-]{1,99})\s*(?::[^=\n]{0,99})?=|\b(?:default|return)|\()\s*$/.exec(text.slice(Math.max(0, at - 250), at)) ?? [];
+		const [begin, name] = /(?:(?:^|[^\w-])([\w-]{1,99})\s*(?::[^=\n]{0,99})?=|\b(?:default|return)|\()\s*$/.exec(text.slice(Math.max(0, at - 250), at)) ?? [];
 		const isFirst = begin === undefined && at < 9999 && /^(\s|\/\/[^\n]*\n|\/\*[^]*?\*\/)*$/.test(text.slice(0, at));
 		const {data, end} = begin !== undefined || isFirst ? (yield* valueAt(text, at)) ?? {} : {};
 		failures += !end && begin !== undefined;
