@@ -141,10 +141,15 @@ fn somebody_who_was_faster_is_told_of_before_a_value_is_replaced() {
     let above = "const [reason, save] = ['refusal', 'save'].map(id => document.getElementById(id));
         return save.getBoundingClientRect().top - reason.getBoundingClientRect().top - reason.scrollHeight";
     assert!((0.0..20.0).contains(&browser.run(above).as_f64().unwrap()), "the reason is above it");
-    // what is seen before the click is replaced at once
+    // what is seen before the click is asked about
     server.ask("PUT", "/colors/ink", r##"{"value":"#333333"}"##);
     browser.expect_text("#save", "Overwrite #333333");
-    browser.click("#save");
+    for answer in ["dismiss", "accept"] {
+        browser.click("#save");
+        let asked =
+            "Somebody has changed \u{2068}ink\u{2069} to \u{2068}#333333\u{2069}. Overwrite that?";
+        assert_eq!(browser.answer(answer), asked);
+    }
     browser.expect_closed();
     server.ask("GET", "/colors/ink", "").expect_content(r##"{"name":"ink","value":"#111111"}"##);
 }
@@ -331,9 +336,11 @@ fn a_read_only_service_shows_no_controls() {
 }
 
 #[test]
-fn a_copy_says_of_which_list_it_is_one() {
+fn a_copy_says_of_which_list_it_is_one_and_that_it_may_be_old() {
     let (Some(browser), writer) = (browse(), Server::start(&[])) else { return };
-    let url = format!("http://{}", writer.address);
+    let address = writer.address.to_string();
+    let url = format!("http://{address}");
+    browser.expect("503 (Service Unavailable)");
     let _copy = browser.show(Server::start(&["--follow", &url]));
     browser.expect_text("#readOnly", &format!("Follows {url}, read-only"));
     assert_eq!(browser.run(CONTROLS), 0);
@@ -342,4 +349,11 @@ fn a_copy_says_of_which_list_it_is_one() {
     browser.expect_text("#told", "This is a copy.");
     writer.ask("DELETE", "/colors/rebeccapurple", "").expect_status(200);
     browser.until("return !document.body.textContent.includes('rebeccapurple')");
+    drop(writer);
+    let begin = format!("This copy may be old: cannot follow {url} since ");
+    browser.until(&format!(
+        "return document.querySelector('#away').textContent.startsWith('{begin}')"
+    ));
+    let _writer = Server::start(&["--listen", &address]);
+    browser.expect_text("#away", "");
 }

@@ -13,6 +13,9 @@ use crate::common::harness::{SEED as SEED_OF_SERVICE, Scratch, Server, wait_unti
 /// Files of each form with what is to be read, and colors that are hard to write.
 const SAMPLES: &str = include_str!("samples.json");
 
+/// What is said to be read.
+const READ: &str = "JSON, scripts, CSS, SCSS, Less, GTK’s CSS, tables (CSV, GDAL, GMT, QGIS), XML (Android, Windows, LibreOffice, Scribus, CorelDRAW, QGIS, iTerm), YAML, LaTeX, .gpl, .pal, .act, .ase, .aco, paint.net’s palettes and lines as “sky #87ceeb” are read.";
+
 const NEW: &str = r##"{"data":[{"name":"sea","value":"teal"},{"name":"ink","value":"#000000"},{"name":"red","value":"#ff0000","more":1}]}"##;
 
 #[track_caller]
@@ -81,7 +84,7 @@ fn a_file_without_colors_is_refused_with_what_is_read() {
     let scratch = Scratch::new();
     let _server = browser.show_to_change(Server::with_seed(SEED, &[]));
     browser.give_file(&scratch.write("bad.json", "[null]"));
-    browser.expect_text("#told", "No colors were found in bad.json. JSON, CSS, SCSS, CSV, YAML, .gpl, .ase, .aco and lines as “sky #87ceeb” are read.");
+    browser.expect_text("#told", &format!("No colors were found in bad.json. {READ}"));
     assert_eq!(browser.run("return document.querySelector('#incoming').open"), false);
     // what was wrong with the last file is not wrong with this one
     bring_to_replace(&browser, &scratch.write("good.json", NEW), "3 colors become 3");
@@ -98,7 +101,10 @@ fn files_are_read_by_what_is_in_them() {
         "const [files, done] = arguments;
         const bytesOf = ({text, base64}) => base64 ? Uint8Array.from(atob(base64), byte => byte.charCodeAt()) : new TextEncoder().encode(text);
         import('/page/files.js').then(({read}) => done(files.map(file => {
-            const {form, colors = [], skipped = [], rough = []} = read(bytesOf(file)) ?? {};
+            const steps = read(bytesOf(file));
+            let step;
+            while (!(step = steps.next()).done);
+            const {form, colors = [], skipped = [], rough = []} = step.value ?? {};
             return {form, colors: colors.map(({name, value}) => [name, value]), skipped: skipped.map(({name, why}) => `${name}: ${why}`), rough};
         })), error => done(String(error)))",
         &json!([samples["files"]]),
@@ -283,6 +289,73 @@ fn a_list_that_the_service_would_not_take_is_said_before_it_is_sent() {
     assert_eq!(obstacle(4), (raise.to_owned(), true));
     // one more is sent by itself
     assert_eq!(obstacle(1), (String::new(), false));
+}
+
+/// Drops a file that the page makes of an expression.
+fn drop_made(browser: &Browser, text: &str) {
+    browser.run(&format!(
+        "const files = new DataTransfer(); files.items.add(new File([{text}], 'made'));
+        document.body.dispatchEvent(new DragEvent('drop', {{dataTransfer: files, bubbles: true, cancelable: true}}))"
+    ));
+}
+
+#[test]
+fn the_page_answers_while_it_reads_a_file_and_reading_can_be_stopped() {
+    let Some(browser) = browse() else { return };
+    let _server = browser.show_to_change(Server::with_seed(SEED, &[]));
+    browser.run(
+        "window.frames = 0; (function count() { window.frames++; requestAnimationFrame(count) })()",
+    );
+    // quotes without an end take longest: each may be the begin of a field
+    drop_made(&browser, "'\"'.repeat(2 ** 25)");
+    browser.expect_seen("#stop");
+    browser.run("window.frames = 0");
+    browser.until("return frames > 20");
+    browser.fill("#query", "ink");
+    browser.expect_text("#count", "1 of 3 colors");
+    assert_eq!(browser.text("#reads").replace(['\u{2068}', '\u{2069}'], ""), "Reading made…");
+    browser.click("#stop");
+    browser.expect_text("#told", "Stopped reading.");
+    browser.until("return !document.querySelector('#stop').checkVisibility()");
+    // another file takes the place of one that is being read
+    drop_made(&browser, "'\"'.repeat(2 ** 25)");
+    browser.expect_seen("#stop");
+    drop_made(&browser, "'sea,teal'");
+    expect_comparison(&browser, "3 colors become 4");
+    browser.press(&[ESCAPE]);
+    drop_made(&browser, "'\"'.repeat(2 ** 25 + 1)");
+    browser.expect_text("#told", "made has more than 32 MB.");
+}
+
+#[test]
+fn hostile_files_take_few_steps() {
+    let Some(browser) = browse() else { return };
+    let server = Server::start(&[]);
+    browser.open(&server);
+    // blocks that overlap, so that each has the same long name, and texts that are tried at each
+    // character, or from each to the end
+    let steps = browser.await_script(
+        "const done = arguments[0];
+        const ase = new DataView(new ArrayBuffer(2 ** 20));
+        [0x41534546, 0x10000, 1e5].forEach((number, i) => ase.setUint32(4 * i, number));
+        for (let at = 12; at < 2 ** 20 - 8; at += 6) ase.setUint16(at, 1);
+        const files = [ase, 'a={'.repeat(4000), '$'.repeat(60000), '$a:('.repeat(15000), '['.repeat(60000), '\"'.repeat(9999), '<a b=\"'.repeat(9999), '\\\\a'.repeat(30000), '--'.repeat(30000), ' '.repeat(60000), '{\"a\":'.repeat(9999)];
+        import('/page/files.js').then(async ({read}) => done(await Promise.all(files.map(async file => {
+            const steps = read(new Uint8Array(await new Blob([file]).arrayBuffer()));
+            for (let count = 1; ; count++) if (steps.next().done) return count;
+        }))), error => done(String(error)))",
+    );
+    for count in steps.as_array().unwrap() {
+        assert!(count.as_u64().unwrap() < 200_000, "{steps}");
+    }
+}
+
+#[test]
+fn what_cannot_be_told_is_said() {
+    let Some(browser) = browse() else { return };
+    let _server = browser.show_to_change(Server::with_seed(SEED, &[]));
+    drop_made(&browser, "':root { --base: 249 22 12 }'");
+    browser.expect_text("#told", "No color in made is certain. base: its numbers may be red, green, blue, or hue, saturation, lightness.");
 }
 
 #[test]

@@ -140,7 +140,7 @@ fn a_change_keeps_the_place_in_a_list_of_5000_whether_or_not_the_tile_with_the_f
 }
 
 /// How many requests wait at a service, and how many GETs of the list it has answered.
-fn requests(server: &Server) -> (usize, usize) {
+pub(super) fn requests(server: &Server) -> (usize, usize) {
     let metrics = server.ask("GET", "/metrics", "").content;
     let waiting = metrics.lines().find_map(|line| line.strip_prefix("colors_requests_waiting "));
     let answered = server.log().lines().filter(|line| line.contains(" GET \"/colors\"")).count();

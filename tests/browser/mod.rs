@@ -12,6 +12,7 @@ mod files;
 mod foreign;
 mod live;
 mod looking;
+mod older;
 mod opened;
 mod ordering;
 mod proxied;

@@ -7,7 +7,8 @@ use serde_json::json;
 
 use crate::browser::actions::ENTER;
 use crate::browser::driver::{Browser, browse};
-use crate::common::harness::Server;
+use crate::browser::live::requests;
+use crate::common::harness::{Server, wait_until};
 use crate::common::proxy::{HOST, Proxy};
 
 /// Adds, changes and deletes a color, with what others see of it.
@@ -62,4 +63,43 @@ fn the_page_works_behind_nginx() {
     browser.expect_text("#away", "The service does not answer – trying again…");
     let _server = nginx.service(&[]);
     browser.expect_text("#away", "");
+}
+
+/// A proxy that alters tags: what becomes of one.
+fn altering(tag: &str) -> serde_json::Value {
+    json!({"source": format!("const ask = window.fetch;
+        window.asked = [];
+        window.fetch = async (path, init) => {{
+            asked.push(performance.now());
+            const answer = await ask(path, init);
+            const headers = new Headers(answer.headers);
+            const tag = headers.get('ETag');
+            headers.delete('ETag');
+            if (tag && {tag}) headers.set('ETag', {tag});
+            return new Response(await answer.text() || null, {{status: answer.status, headers}});
+        }}")})
+}
+
+#[test]
+fn the_page_works_where_a_proxy_alters_tags_or_takes_them_away() {
+    let Some(browser) = browse() else { return };
+    for tag in ["`W/${tag}`", "tag.replace(/.$/, '-gzip\"')", "''"] {
+        let server = Server::start(&["--access-log"]);
+        let script = browser.devtools("Page.addScriptToEvaluateOnNewDocument", altering(tag));
+        browser.open(&server);
+        browser.expect_controls();
+        try_out(&browser, || server.list());
+        assert!(!server.log().contains(" 412 "), "{}", server.log());
+        if tag == "''" {
+            browser.run("asked.length = 0");
+            let all = browser.until("return asked.length > 3 && asked");
+            let time = all[3].as_f64().unwrap() - all[0].as_f64().unwrap();
+            assert!(time >= 2900.0, "{all}");
+        } else {
+            wait_until("the page waits", || requests(&server).0 == 1);
+        }
+        server.ask("PUT", "/colors/aliceblue", r##"{"value":"#000001"}"##);
+        browser.expect_text("li .value", "#000001");
+        browser.devtools("Page.removeScriptToEvaluateOnNewDocument", script);
+    }
 }

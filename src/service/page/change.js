@@ -1,5 +1,5 @@
-/* Changes. An edit is a function: of a list it makes the next one, and the edit that takes it back, or throws why it cannot.
-   Edits are shown at once and sent one after the other. When somebody else was faster, an edit is made again of the new list. */
+/* Changes. An edit is a function: of a list it makes the next one, and the edit that takes it back, or throws why it cannot. */
+/* Edits are shown at once and sent one after the other. When somebody else was faster, an edit is made again of the new list. */
 const windows = channelOf(base); // the others of this browser; each tells {tag} of the list that it has read, one {since} when it has waited for all
 let listTag;
 let following = new AbortController(); // of the requests that follow the list, and of the pauses between them

@@ -296,6 +296,8 @@ if (at.menu.hidePopover) at.menu.onclick = () => at.menu.hidePopover();
 else {
 	// Safari before 17 and Firefox before 125 have no popovers
 	at.menu.hidden = true;
+	at.menu.removeAttribute('popover');
+	at.more.removeAttribute('popovertarget');
 	for (const button of [at.more, at.menu]) button.onclick = () => at.menu.hidden = !at.menu.hidden;
 }
 for (const button of document.querySelectorAll('.close')) button.onclick = () => button.closest('dialog').close();
@@ -338,6 +340,6 @@ windows.onmessage = ({data: {tag, since: theirs, isOver}}) => {
 		since = undefined;
 	}
 };
-at.needs.hidden = true;
 readAddress();
 watch();
+at.needs.hidden = true;

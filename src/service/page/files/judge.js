@@ -18,13 +18,14 @@ for (const space of ['lab', 'lch', 'oklab', 'oklch']) MODELS[space] = ([l, ...ot
 const withAlpha = (css, alpha = 1) => alpha >= 1 ? css : css[0] === '#' ? css + hexOf([alpha * 255]).slice(1) : css.replace(')', ` / ${round(alpha)})`);
 
 /* What a group of numbers has at most: 1, 100, 255 or more; or why that cannot be told. */
-function rangeOf({least, most, isFraction, isPercent}, most8 = 255, isNamed) {
+function rangeOf({least, most, isFraction, isPercent}, usual, kind) {
 	if (isPercent) return least < 0 || most > 100 ? 'a channel is beyond 100%' : 100;
 	if (least < 0) return 'a channel is below 0';
 	if (!most) return 1;
-	if (most <= 1) return isFraction || isNamed ? 1 : 'channels of 0 and 1 alone may be of 1 or of more';
-	if (most8 === 100) return most <= 100 ? 100 : 'a channel is beyond 100';
-	if (most === 100 || isFraction && most < 100) return `channels of 0 to ${most} may be of 100 or of 255`;
+	if (most <= 1) return isFraction || /^map/.test(kind) ? 1 : 'channels of 0 and 1 alone may be of 1 or of more';
+	if (usual === 100) return most <= 100 ? 100 : 'a channel is beyond 100';
+	// numbers that nothing calls a color may be anything
+	if (most === 100 || most < 100 && (isFraction || kind === 'any')) return `channels of 0 to ${most} may be of 100 or of 255`;
 	return most <= 255 ? 255 : BITS.includes(most) ? most : `channels of 0 to ${most} are of no usual range`;
 }
 
@@ -50,7 +51,7 @@ function* meaningOf(space, colors) {
 	const isHue = /^h/.test(space);
 	const isLab = /la?[bc]h?$/.test(space);
 	const extent = yield* extentOf(colors, isHue ? 1 : 0, isLab ? 1 : 9);
-	let range = given ?? (isLab ? labRange(space, extent) : rangeOf(extent, space === 'rgb' ? 255 : 100, /^map/.test(kind)));
+	let range = given ?? (isLab ? labRange(space, extent) : rangeOf(extent, space === 'rgb' ? 255 : 100, kind));
 	const hues = isHue ? yield* extentOf(colors, 0, 1) : {};
 	const turn = isHue && range === 1 && hues.most <= 1 && hues.isFraction ? 360 : 1;
 	if (isHue && (hues.least < -360 || hues.most > 360)) range = 'a hue is beyond 360';
@@ -71,7 +72,7 @@ function* meaningOf(space, colors) {
 const labRange = (space, {least, most}) => least >= 0 && (/^ok/.test(space) ? most <= 1 : most > 1 && most <= 100) ? 1 : 'its lightness is of no usual range';
 
 /* Which of red, green, blue or alpha comes first in digits, and whether bare ones are colors. */
-function* orderOf(colors) {
+function* orderOf(colors, isStyle) {
 	let begins = 0, ends = 0, eights = 0, differs = false;
 	let isSure = false, hasDigit = false, hasLetter = false;
 	for (const {digits, mark, isNamed} of colors) {
@@ -89,10 +90,10 @@ function* orderOf(colors) {
 	const isFirst = eights && begins === eights && ends < eights;
 	const isLast = eights && ends === eights && begins < eights;
 	return ({digits, mark}) => {
-		if (!isSure && !(hasDigit && hasLetter)) return {why: 'digits without a mark may be anything'};
+		if (!isSure && !(hasDigit && hasLetter && colors.length > 1)) return {why: 'digits without a mark may be anything'};
 		const hex = `#${digits}`;
 		if (digits.length === 6 || isLast || begins === eights && ends === eights) return {css: mark || digits.length === 6 ? hex : hex.slice(0, 7)};
-		if (mark && !(isFirst && differs)) return {css: hex};
+		if (mark && !(isFirst && differs && !isStyle)) return {css: hex};
 		return isFirst && !mark ? {css: ofArgb(hex)} : {why: 'alpha may be first or last'};
 	};
 }
@@ -106,7 +107,7 @@ function* spaceOf(colors, uses) {
 }
 
 /* Tells the colors of a file: {form, colors, skipped, rough} of `found`, which has {name, color} with what `ofText` and the like give. */
-function* judge(form, found, skipped = [], uses = new Set()) {
+function* judge(form, found, skipped = [], uses) {
 	const groups = new Map();
 	for (const {color} of found) {
 		color.group = 'css' in color ? '' : color.digits ? `digits ${color.mark ?? ''}` : `${color.space} ${color.kind ?? ''} ${color.range ?? ''}`;
@@ -119,7 +120,7 @@ function* judge(form, found, skipped = [], uses = new Set()) {
 		if (!group) continue;
 		const [{space, digits}] = colors;
 		const known = space === 'bare' ? yield* spaceOf(colors, uses) : space;
-		meanings.set(group, digits ? yield* orderOf(colors) : known ? yield* meaningOf(known, colors) : () => ({why: 'its numbers may be red, green, blue, or hue, saturation, lightness'}));
+		meanings.set(group, digits ? yield* orderOf(colors, !!uses) : known ? yield* meaningOf(known, colors) : () => ({why: 'its numbers may be red, green, blue, or hue, saturation, lightness'}));
 	}
 	const colors = [], rough = [];
 	for (const {name, color} of found) {

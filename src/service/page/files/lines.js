@@ -20,31 +20,28 @@ function* eachLine(text, take) {
 
 const isComment = line => line.length <= LINE && /^\s*($|[!;]|\/\/|#(?![\da-f]{3,8}\b))/i.test(line);
 
-/* Palettes of GIMP, Inkscape, Krita and of Paint Shop Pro: their begin tells how many channels there are. */
+/* Palettes of GIMP, Inkscape and Krita. */
 function* gpl(text) {
-	const [, isGimp] = /^(?:(GIMP Palette)|JASC-PAL)\b/.exec(text) ?? [];
-	if (isGimp === undefined && !text.startsWith('JASC-PAL')) return null;
+	if (!/^GIMP Palette\b/.test(text)) return null;
 	const found = [], skipped = [];
-	let channels = 3, number = 0;
+	let form = /^\s*((?:\d+\s+){2}\d+)(?:\s+(.*))?$/;
 	yield* eachLine(text, line => {
-		number++;
-		if (/^Channels:.*RGBA/.test(line)) channels = 4;
-		const parts = /^\s*(.{0,99}?)(?:\s+([^\d\s].*))?$/.exec(line)?.[1].split(/\s+/) ?? [];
-		const count = isGimp ? channels : Math.min(4, parts.length);
-		const [, numbers, rest] = new RegExp(`^\\s*((?:\\d+\\s+){${count - 1}}\\d+)(?:\\s+(.*))?$`).exec(line.slice(0, LINE)) ?? [];
+		if (/^Channels:.*RGBA/.test(line)) form = /^\s*((?:\d+\s+){3}\d+)(?:\s+(.*))?$/;
+		const [, numbers, name] = form.exec(line.slice(0, LINE)) ?? [];
 		const color = numbers && ofParts('rgb', numbers.split(/\s+/), {range: 255});
-		if (color) found.push({name: rest?.trim() || undefined, color});
-		else if (isGimp ? !/^\s*([#!].*|GIMP Palette|(Name|Columns|Channels):.*)?$/.test(line) : number > 3 && line.trim()) skipped.push({name: line.slice(0, LINE), why: 'no color'});
+		if (color) found.push({name: name?.trim() || undefined, color});
+		else if (!isComment(line) && !/^(GIMP Palette|(Name|Columns|Channels):)/.test(line)) skipped.push({name: line.slice(0, LINE), why: 'no color'});
 	});
-	return yield* judge(isGimp ? 'GIMP palette (.gpl)' : 'Paint Shop Pro palette (.pal)', found, skipped);
+	return yield* judge('GIMP palette (.gpl)', found, skipped);
 }
 
-/* Lines that begin with numbers: X11's, with red, green, blue and a name; those of maps have a number before these. */
+/* Lines that begin with numbers: those of X11 and Paint Shop Pro are red, green and blue; those of maps have another one before these. */
 function* x11(text) {
+	const isJasc = text.startsWith('JASC-PAL');
 	const rows = [], skipped = [];
-	let width = 9;
+	let width = 9, number = 0;
 	const isWhole = yield* eachLine(text, line => {
-		if (isComment(line)) return true;
+		if (isComment(line) || isJasc && number++ < 3) return true;
 		if (line.length > LINE) return false;
 		const [, numbers, rest] = /^\s*((?:(?:-?\d+\.?\d*%?|nv|nan)(?:\s+|$))+)(.*)$/i.exec(line) ?? [];
 		const cells = numbers?.trim().split(/\s+/);
@@ -58,11 +55,11 @@ function* x11(text) {
 	const plan = yield* numericPlan(rows, Array.from({length: width}, (_, i) => i));
 	const found = [];
 	for (const {cells, rest} of rows) {
-		const name = [...cells.slice(width), rest].join(' ').trim() || (plan?.index === undefined ? undefined : cells[plan.index]);
-		found.push({name, color: plan ? ofParts('rgb', [...plan.at, plan.alpha].filter(i => i >= 0).map(i => cells[i]), {kind: 'row'}) ?? NO_CHANNELS : UNSURE});
+		const name = [...cells.slice(width), rest].join(' ').trim() || cells[plan?.index];
+		found.push({name, color: plan ? ofParts('rgb', [...plan.at, plan.alpha].filter(i => i >= 0).map(i => cells[i]), {kind: 'any'}) ?? NO_CHANNELS : UNSURE});
 		yield;
 	}
-	return yield* judge(plan?.index === undefined ? 'X11 colors' : 'Color table', found, skipped);
+	return yield* judge(isJasc ? 'Paint Shop Pro palette (.pal)' : plan?.index === undefined ? 'X11 colors' : 'Color table', found, skipped);
 }
 
 /* Tables of GMT: each line leads from a number and a color to others, at which the next one begins. */

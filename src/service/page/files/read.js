@@ -1,9 +1,9 @@
-/* Reads the colors of a file by what is in it. Each recognizer gives {form, colors, skipped}, or null for what has another form; the first that knows the form is right.
-   `skipped` has {name, why} of what is no color, and `rough`, if any, the names of colors that are only nearly right.
-   All of it goes on in small steps: who calls it decides how many are made at a time, and whether it goes on. */
-export function* read(bytes) {
+/* Reads the colors of a file by what is in it. Each recognizer gives {form, colors, skipped}, or null for what has another form; the first that knows the form is right. */
+/* `skipped` has {name, why} of what is no color, and `rough`, if any, the names of colors that are only nearly right. */
+/* All of it goes on in small steps: who calls it decides how many are made at a time, and whether it goes on. */
+export const read = function* (bytes) {
 	return (yield* first([ase, aco, act, riff], bytes)) ?? (yield* first([ownTable, json, xml, gpl, ramp, tex, x11, style, script, yaml, table, list, lines], yield* textOf(bytes)));
-}
+};
 
 /* What the first recognizer finds that is sure of a color, or else what the first one skips. */
 function* first(recognizers, content) {

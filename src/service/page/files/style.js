@@ -6,7 +6,7 @@ function* style(text) {
 	const written = []; // {name, key, text} of each variable
 	const uses = new Set(); // functions of CSS that custom properties are put into
 	const other = /[^-$@/"'\\]{1,9999}/y;
-	let isTheme = false, form = '';
+	let isTheme = false, form = '', failures = 0;
 	for (let at = 0; at < text.length; yield) {
 		other.lastIndex = at;
 		if (other.test(text)) at = other.lastIndex;
@@ -30,7 +30,8 @@ function* style(text) {
 		if (use) uses.add(use[1]);
 		isTheme ||= name === '@theme';
 		at += name.length;
-		const {value, end} = yield* valueOf(text, at, name);
+		const {value, end, isOpen} = yield* valueOf(text, at, name, failures < FAILURES);
+		if (isOpen) failures++;
 		if (end) at = end;
 		if (value === undefined) continue;
 		written.push(...value);
@@ -40,7 +41,7 @@ function* style(text) {
 }
 
 /* What a variable at `at` is set to: a list of {name, text}, several for a map of SCSS; and where that ends. */
-function* valueOf(text, at, name) {
+function* valueOf(text, at, name, isTried) {
 	// without braces, as in Sass, a line ends a value
 	const simple = name === '@define-color' ? /\s+([\w-]+)\s+([^;{}\n]{0,999})/y : /\s{0,99}:()\s{0,99}([^;{}\n]{0,999})/y;
 	simple.lastIndex = at;
@@ -48,13 +49,13 @@ function* valueOf(text, at, name) {
 	if (all === undefined) return {};
 	const end = simple.lastIndex;
 	if (rest[0] === '(') {
-		const map = yield* valueAt(text, end - rest.length, true);
+		const map = isTried && (yield* valueAt(text, end - rest.length, true));
 		const pairs = [];
 		const flatten = (node, path) => {
 			for (const [key, child] of node.entries?.() ?? []) typeof child === 'object' && child ? flatten(child, `${path}-${bared(`${key}`)}`) : pairs.push({name: `${path}-${bared(`${key}`)}`, text: child ?? ''});
 		};
 		if (map) flatten(map.data, name);
-		return map ? {value: pairs, end: map.end} : {};
+		return map ? {value: pairs, end: map.end} : {isOpen: true};
 	}
 	const value = rest.replace(/\/\*.*?(\*\/|$)|\s\/\/.*/g, ' ').replace(/\s*!(default|global|important)\s*$/, '').trim();
 	return {value: [{name: defined ? `@${defined}` : name, text: value}], end};

@@ -99,16 +99,17 @@ function* colorColumn(rows, titles, width) {
 	let best = {rank: 0};
 	for (let at = 0; at < width; at++) {
 		const isTitled = TITLED.test(titles[at] ?? '') || !!spaceIn(titles[at] ?? '');
-		let count = 0, marked = 0;
+		let count = 0, marked = 0, plain = 0;
 		for (const row of rows) {
 			const color = row[at] ? ofText(row[at], spaceIn(titles[at] ?? '')) : undefined;
 			const isSure = color && (color.css ? /^#|\(/.test(color.css) || isTitled : isTitled || color.digits && /\d/.test(color.digits) && /[a-f]/i.test(color.digits));
 			count += !!color && (!!color.css || isSure);
 			marked += !!isSure;
+			plain += !!color?.css;
 			yield;
 		}
-		// names may be colors of CSS, too
-		const rank = count + marked;
+		// names may be colors of CSS, too; and numbers are worse than what is a color by itself
+		const rank = count + marked + plain / 2;
 		if (rank > best.rank) best = {at, rank, count, isMarked: marked * 2 >= count, isTitled};
 	}
 	return best;
@@ -144,7 +145,7 @@ function* planOf(rows, titles, width, isTitled) {
 	const plan = yield* numericPlan(rows.map(cells => ({cells})), numeric);
 	if (!plan) return {colorOf: () => UNSURE, used: numeric};
 	const used = [...plan.at, plan.alpha].filter(i => i >= 0);
-	return {colorOf: row => ofParts('rgb', used.map(i => row[i]), {kind: 'row'}), used};
+	return {colorOf: row => ofParts('rgb', used.map(i => row[i]), {kind: 'any'}), used};
 }
 
 /* A color of six digits with the alpha of another column. */

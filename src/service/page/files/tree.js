@@ -93,53 +93,56 @@ function unquoted(text) {
 
 /* {data, end} of a list or map: JSON, also with comments, other quotes and commas, tuples of Python and maps of SCSS. What is computed is null there; undefined if there is no end. Words are texts if they are `keptWords`. */
 function* valueAt(text, at, keptWords) {
-	const token = /\s{1,9999}|\/\/[^\n]{0,9999}|#(?![\da-f]{3,8}\b)[^\n]{0,9999}|[[\]{}(),:]|(?:[^\s[\]{}(),:"'`/]|\/(?![/*])){1,9999}(?:\([^()]{0,200}\))?/iy;
+	const blank = /\s{1,9999}/y;
+	const word = /\/\/[^\n]{0,9999}|#(?![\da-f]{3,8}\b)[^\n]{0,9999}|(?:[^\s[\]{}(),:"'`/]|\/(?![/*])){1,9999}(?:\([^()]{0,200}\))?/iy;
 	const open = []; // {node, close, key, value, count} of what is not closed yet; without a node, it is a part of what is computed
 	for (;; yield) {
+		blank.lastIndex = at;
+		if (blank.test(text)) at = blank.lastIndex;
 		const top = open.at(-1);
-		let part = text[at];
-		if (part === undefined) return undefined;
-		if (part === '/' && text[at + 1] === '*') {
-			at = text.indexOf('*/', at + 2) + 2;
-			if (at < 2) return undefined;
-			continue;
-		}
-		const isQuoted = /["'`]/.test(part);
-		if (isQuoted) {
-			const end = yield* endOfQuoted(text, at);
-			if (!end) return undefined;
-			part = text.slice(at, at = end);
-		} else {
-			token.lastIndex = at;
-			[part] = token.exec(text) ?? [];
-			if (part === undefined) return undefined;
-			at = token.lastIndex;
-			if (/^(\s|\/\/|#(?![\da-f]{3,8}$))/i.test(part)) continue;
-		}
-		if (/^[[{(]$/.test(part)) {
+		const first = text[at];
+		if (first === undefined) return undefined;
+		const opened = '[{('.indexOf(first);
+		if (opened >= 0) {
 			if (open.length > DEPTH) return undefined;
 			const isComputed = top && (!top.node || top.count > 0);
-			open.push({node: isComputed ? null : part === '{' ? new Map() : [], close: {'[': ']', '{': '}', '(': ')'}[part], count: 0});
-			continue;
-		}
-		if (/^[\]}),]$/.test(part)) {
+			open.push({node: isComputed ? null : opened === 1 ? new Map() : [], close: ']})'[opened], count: 0});
+			at++;
+		} else if (first === ',') {
 			flush(top);
-			if (part === ',') continue;
-			if (part !== top.close) return undefined;
+			at++;
+		} else if (first === top.close) {
+			at++;
+			flush(top);
 			open.pop();
 			if (!open.length) return {data: top.node, end: at};
 			const around = open.at(-1);
 			// parentheses around one value say nothing
-			if (around.node) set(around, part === ')' && top.node?.length === 1 ? top.node[0] : top.node);
-		} else if (!top.node) {
-			continue;
-		} else if (part === ':') {
+			if (around.node) set(around, first === ')' && top.node?.length === 1 ? top.node[0] : top.node);
+		} else if (']})'.includes(first)) {
+			return undefined;
+		} else if (first === ':') {
+			at++;
 			if (top.close === ')' && Array.isArray(top.node) && !top.node.length) top.node = new Map();
 			if (top.key === undefined && top.count > 0) Object.assign(top, {key: `${top.value ?? top.word}`, value: undefined, count: 0});
 			else top.count += 9;
+		} else if (first === '/' && text[at + 1] === '*') {
+			at = text.indexOf('*/', at + 2) + 2;
+			if (at < 2) return undefined;
+		} else if (`"'\``.includes(first)) {
+			const end = yield* endOfQuoted(text, at);
+			if (!end) return undefined;
+			const quoted = text.slice(at, end);
+			if (top.node) set(top, keptWords ? quoted : unquoted(quoted), quoted);
+			at = end;
 		} else {
+			word.lastIndex = at;
+			const [part] = word.exec(text) ?? [];
+			if (part === undefined) return undefined;
+			at = word.lastIndex;
+			if (/^(\/\/|#(?![\da-f]{3,8}$))/i.test(part) || !top.node) continue;
 			if (/^-?(\d+\.\d*|\.\d+)$/.test(part)) fractions.add(top.node);
-			set(top, isQuoted ? keptWords ? part : unquoted(part) : wordOf(part, keptWords), part);
+			set(top, wordOf(part, keptWords), part);
 		}
 	}
 }

@@ -1,3 +1,5 @@
+/* Reads and writes files.
+   The sources have more comments. */
 /* What is a color, in the ways in which files have one. What is a color of CSS is one by itself; what numbers and bare digits mean is decided once, for all of a file (`judge`). */
 const LONGEST = 255; // characters of a color; thousands of parentheses would end the tab
 const DEPENDENT = /^(inherit|initial|unset|revert(-layer)?|currentcolor)$|\b(env|attr)\(|--/i;
@@ -66,7 +68,7 @@ function ofParts(space, parts, more) {
 /* The same of a list or map in JSON and the like; `fractions` has those in which numbers are written with a point. */
 function ofNode(node, hint) {
 	if (typeof node === 'string') return ofText(node, hint);
-	if (Array.isArray(node)) return ofParts(hint ?? 'rgb', node, {kind: 'list', ...fractions.has(node) && {isFraction: true}});
+	if (Array.isArray(node)) return ofParts(hint ?? 'rgb', node, {kind: hint ? 'list' : 'any', ...fractions.has(node) && {isFraction: true}});
 	if (!isMap(node)) return undefined;
 	const [components, alpha, hex] = ['components', 'alpha', 'hex'].map(key => node.get(key));
 	const space = node.get('colorSpace') ?? node.get('color-space') ?? node.get('Color Space');

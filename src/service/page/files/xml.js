@@ -35,7 +35,7 @@ function* xml(text) {
 		const name = ['name', 'key', 'label', 'title', 'id', 'quantity', 'value'].map(key => fields.get(key)).find(text => text);
 		if (isEnd || !field && !isColored && !channelsOf([...fields.keys()]) || name === undefined) return;
 		const written = field ? fields.get(field) : text;
-		const color = colorIn(fields, field, isArgb ? ofArgb(written) : written);
+		const color = isArgb && /^#[\da-f]{4,8}$/i.test(written) ? {css: ofArgb(written)} : colorIn(fields, field, written);
 		if (color) found.push({name, color});
 		else if (isColored || field) skipped.push({name, why: `${written} is no color`});
 	});
