@@ -2,6 +2,7 @@
 const at = Object.fromEntries([...document.querySelectorAll('[id]')].map(element => [element.id, element]));
 const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
 const IS_EXACT = CSS.supports('color', 'color(from red srgb r g b / alpha)');
+const PLAIN = /^#[\da-f]{6}$/i;
 const looks = new Map();
 const BAND = 15; // degrees of hue; where pink ends, the first begins
 const LONGEST = 255; // characters that CSS.supports is given; relative colors have some 120, and thousands of parentheses end the tab
@@ -20,6 +21,8 @@ function makeLook(value) {
 	if (value.length > LONGEST || !CSS.supports('color', value)) return none;
 	// CSS Color 5 §4: floats, and outside of 0 to 1 what sRGB does not have
 	const exact = IS_EXACT ? `color(from ${value} srgb r g b / alpha)` : value;
+	// a parenthesis may be open
+	if (!IS_EXACT && !CSS.supports('background', `linear-gradient(${value}, red)`)) return none;
 	// a canvas keeps its color when it is given something else, and unlike a style takes no var()
 	const [first, second] = ['#000', '#fff'].map(before => {
 		canvas.fillStyle = before;
@@ -46,8 +49,7 @@ function lookIn8Bits(css) {
 
 /* What most values are; ten times faster than to ask the browser. */
 function ofHex(text) {
-	const pairs = /^#([\da-f]{2})([\da-f]{2})([\da-f]{2})$/i.exec(text);
-	return pairs && lookOfRgb(text, pairs.slice(1).map(pair => parseInt(pair, 16) / 255), 1);
+	return PLAIN.test(text) ? lookOfRgb(text, [1, 3, 5].map(i => parseInt(text.slice(i, i + 2), 16) / 255), 1) : null;
 }
 
 /* Sorts by OKLCH (CSS Color 4 §9.3): from red to pink in bands of hue, each from light to dark, and grays and near-blacks behind them. */

@@ -60,7 +60,7 @@ function* joined(before, more, how) {
 		there.add(identity(color));
 		yield;
 	}
-	for (const color of more) {
+	for (const color of how === 'overwrite' ? more : []) {
 		theirs.add(identity(color));
 		yield;
 	}
@@ -80,18 +80,15 @@ function* joined(before, more, how) {
 
 /* Finds out what colors would change. */
 function* planOf(before, colors, file, how) {
-	// a look takes long for the first time
-	for (const {value} of [...before, ...colors]) {
-		lookOf(value);
-		yield;
-	}
 	const {all, clashes} = how ? yield* joined(before, colors, how) : {all: colors, clashes: 0};
 	let bytes = 1;
 	for (let i = 0; i < all.length; i += 999) {
 		bytes += sizeOf(all.slice(i, i + 999)) - 1;
 		yield;
 	}
-	return {all, clashes, bytes, differences: yield* differencesOf(before, all), remarks: file ? yield* remarksOn(colors, file) : []};
+	const excess = excessOf(all, bytes);
+	const fields = [yield* fieldOf(before), yield* fieldOf(excess ? [] : all)];
+	return {all, clashes, excess, fields, differences: yield* differencesOf(before, all), remarks: file ? yield* remarksOn(colors, file) : []};
 }
 
 const listed = (some, most, textOf) => some.slice(0, most).map(textOf).join(', ') + (some.length > most ? ` and ${figure(some.length - most)} more` : '');
@@ -104,11 +101,10 @@ async function compare(colors, source, reason = '', file) {
 	const mine = incoming = {colors, source, file, expected: before};
 	const plan = await inSlices(planOf(before, colors, file, isAdding && at.clash.value), () => incoming === mine);
 	if (!plan || isOpen && !at.incoming.open) return;
-	const {all, clashes, bytes, differences, remarks} = plan;
+	const {all, clashes, excess, fields, differences, remarks} = plan;
 	const {New, Changed, Removed} = differences;
 	const isNoChange = isSame(all, before);
 	const kept = all.length - New.length - Changed.length;
-	const excess = excessOf(all, bytes);
 	const steps = [New.length && `added ${amount(New.length)}`, Changed.length && `changed ${amount(Changed.length)}`].filter(Boolean).join(' and ');
 	const done = isAdding ? steps.replace('a', 'A').replace(/^c/, 'C') : `Replaced ${amount(before.length)} with ${figure(all.length)}`;
 	Object.assign(mine, {all, done});
@@ -122,8 +118,8 @@ async function compare(colors, source, reason = '', file) {
 	const pair = ({name, value}) => `${called(name)} ${called(value)}`;
 	const rows = [['New', New, pair], ['Changed', Changed, ({name, value, old}) => `${called(name)} ${called(old)} → ${called(value)}`], ['Removed', Removed, pair], ...excess ? [] : remarks];
 	at.differences.replaceChildren(...rows.filter(([, some]) => some.length).flatMap(([what, some, textOf]) => [element('dt', `${what} (${figure(some.length)})`), element('dd', listed(some, 4, textOf))]));
-	drawField(at.before, before);
-	drawField(at.after, excess ? [] : all);
+	drawField(at.before, before.length, fields[0]);
+	drawField(at.after, excess ? 0 : all.length, fields[1]);
 	say(at.obstacle, excess || reason);
 	say(at.replace, isAdding ? 'Add to the list' : 'Replace the list');
 	at.replace.classList.toggle('risky', !isAdding);
@@ -136,11 +132,14 @@ async function compare(colors, source, reason = '', file) {
 /* What is to be said of a file, beside what it would change: the colors, and what is said of each. */
 function* remarksOn(colors, {skipped, rough = []}) {
 	const twice = [], nameless = [], others = [];
-	for (const color of yield* numbered(colors)) {
-		const {name, value, nth} = color;
-		if (nth === 2) twice.push(color);
+	const counts = new Map();
+	for (const color of colors) {
+		const {name, value} = color;
+		const count = (counts.get(name) ?? 0) + 1;
+		counts.set(name, count);
+		if (count === 2) twice.push(color);
 		if (!name) nameless.push(color);
-		if (!lookOf(value).css) others.push(color);
+		if (!PLAIN.test(value) && !lookOf(value).css) others.push(color);
 		yield;
 	}
 	const nameOf = ({name}) => called(name);
@@ -162,17 +161,25 @@ function excessOf(all, bytes) {
 	return `${inUnits(bytes, Math.ceil)}, and this service takes ${inUnits(most, Math.floor)} at a time. ${bytes > 2 ** 24 ? 'No service takes more than 16 MB.' : 'Who runs it can raise --max-body.'}`;
 }
 
-function drawField(field, colors) {
-	field.ariaLabel = amount(colors.length);
-	field.width = Math.max(1, Math.min(400, Math.ceil(Math.sqrt(colors.length * 2))));
-	field.height = Math.max(1, Math.ceil(colors.length / field.width));
-	const pen = field.getContext('2d');
-	const pixels = pen.createImageData(field.width, field.height);
-	colors.forEach(({value}, i) => {
-		const {rgb = [0.5, 0.5, 0.5], alpha = 0.25} = lookOf(value);
-		pixels.data.set(bytesOf([...rgb, alpha]), 4 * i);
-	});
-	pen.putImageData(pixels, 0, 0);
+/* The picture of a list: a pixel for each color. */
+function* fieldOf(colors) {
+	const width = Math.max(1, Math.min(400, Math.ceil(Math.sqrt(colors.length * 2))));
+	const field = new ImageData(width, Math.max(1, Math.ceil(colors.length / width)));
+	for (const [i, {value}] of colors.entries()) {
+		// most values; the look of all would need much memory
+		const digits = PLAIN.test(value) && parseInt(value.slice(1), 16);
+		const {rgb = [0.5, 0.5, 0.5], alpha = 0.25} = digits === false ? lookOf(value) : {};
+		field.data.set(digits === false ? bytesOf([...rgb, alpha]) : [digits >> 16, digits >> 8 & 255, digits & 255, 255], 4 * i);
+		yield;
+	}
+	return field;
+}
+
+function drawField(canvas, count, field) {
+	canvas.ariaLabel = amount(count);
+	canvas.width = field.width;
+	canvas.height = field.height;
+	canvas.getContext('2d').putImageData(field, 0, 0);
 }
 
 /* Compares again when the list changes, so that nobody replaces colors that were never shown. */
@@ -240,7 +247,7 @@ async function bring(file, source) {
 		if (reading === mine) stopReading();
 	}
 }
-const READ = 'JSON, scripts, CSS, SCSS, Less, GTK’s CSS, tables (CSV, GDAL, GMT, QGIS), XML (Android, Windows, LibreOffice, Scribus, CorelDRAW, QGIS, iTerm), YAML, LaTeX, .gpl, .pal, .act, .ase, .aco, paint.net’s palettes and lines as “sky #87ceeb” are read.';
+const READ = 'JSON, scripts, CSS, SCSS, Less, GTK, tables (CSV, GDAL, GMT, QGIS), XML (Android, Windows, LibreOffice, Scribus, CorelDRAW, QGIS, iTerm), YAML, LaTeX, .gpl, .pal, .act, .ase, .aco, paint.net and lines as “sky #87ceeb” are read.';
 
 /* Gives up what is being read. */
 function stopReading() {

@@ -8,7 +8,7 @@ let knowsMethods, isWatching;
 let caughtUp = Promise.resolve(); // until the list is read that another window has told of
 let since, heard = -Infinity; // when this window began to wait for all, and when another was heard to
 let isCurrent; // whether the list was asked for since the page is visible, and no request has failed
-let old = ''; // what is said while the service that this one follows is away
+let isCopy = false, old = ''; // what is said while the service that this one follows is away
 let isLeaving; // while history goes back from the address of a color that was closed
 
 /* Whether an element is seen; Safari before 17.4 knows less of it. */
@@ -35,13 +35,17 @@ async function learn() {
 /* A copy says whom it follows, and while that one is away, that it may be old. */
 async function askHealth() {
 	clearTimeout(askHealth.timer);
-	const {status, json} = await ask('GET', base.replace(/colors$/, 'health'));
-	if (!json.follows) return;
-	at.readOnly.textContent = `Follows ${json.follows}, read-only`;
-	const before = old;
-	old = status === 503 ? `This copy may be old: ${json.status}` : '';
-	if (at.away.textContent === before) say(at.away, old);
-	askHealth.timer = setTimeout(() => document.hidden || askHealth().catch(() => {}), HEALTH);
+	try {
+		if (document.hidden) return;
+		const {status, json} = await ask('GET', base.replace(/colors$/, 'health'));
+		isCopy = !!json.follows;
+		if (isCopy) at.readOnly.textContent = `Follows ${json.follows}, read-only`;
+		const before = old;
+		old = isCopy && status === 503 ? `This copy may be old: ${json.status}` : '';
+		if (at.away.textContent === before) say(at.away, old);
+	} finally {
+		if (isCopy) askHealth.timer = setTimeout(() => askHealth().catch(() => {}), HEALTH);
+	}
 }
 
 /* Shows each change as it happens, while the page is visible. */
@@ -295,10 +299,11 @@ at.dismiss.onclick = () => tell();
 if (at.menu.hidePopover) at.menu.onclick = () => at.menu.hidePopover();
 else {
 	// Safari before 17 and Firefox before 125 have no popovers
-	at.menu.hidden = true;
 	at.menu.removeAttribute('popover');
 	at.more.removeAttribute('popovertarget');
-	for (const button of [at.more, at.menu]) button.onclick = () => at.menu.hidden = !at.menu.hidden;
+	at.more.onclick = () => at.menu.hidden = !at.menu.hidden;
+	at.menu.onclick = () => at.menu.hidden = true;
+	at.menu.click();
 }
 for (const button of document.querySelectorAll('.close')) button.onclick = () => button.closest('dialog').close();
 

@@ -28,7 +28,7 @@ const storage = (() => {
 		return sessionStorage;
 	} catch {
 		const kept = new Map();
-		return {getItem: key => kept.get(key) ?? null, setItem: (key, text) => kept.set(key, text), removeItem: key => kept.delete(key)};
+		return {getItem: key => kept.get(key) ?? null, setItem: (key, text) => kept.set(key, text)};
 	}
 })();
 

@@ -124,22 +124,14 @@ function* lines(text) {
 
 /* Colors alone, as one pastes them; a line that begins with a semicolon is a comment. */
 function* list(text) {
-	const part = /[\s,;"']+|[\w-]{1,99}\([^()]{0,255}\)|[^\s,;"']{1,255}/y;
+	const part = /[\r\n]\s{0,99}(?:;|\/\/)[^\r\n]*|([\s,;"'])|[\w-]{1,99}\([^()]{0,255}\)|[^\s,;"']{1,255}/y;
 	const isArgb = /^;\s*paint\.net/i.test(text);
 	const found = [];
-	for (let at = 0; at < text.length; at = part.lastIndex, yield) {
+	const all = `\n${text}`;
+	for (let at = 0; at < all.length; at = part.lastIndex, yield) {
 		part.lastIndex = at;
-		const [written] = part.exec(text);
-		const isBegin = at === 0 || /[\r\n]/.test(text[at - 1]);
-		if (isBegin && /^(;|\/\/|#$)/.test(written)) {
-			part.lastIndex = lineAt(text, at).next;
-			continue;
-		}
-		// the blanks before a comment end where it begins
-		const comment = /[\r\n]\s*;/.exec(written);
-		if (comment) part.lastIndex = at + comment.index + comment[0].length - 1;
-		if (comment && comment.index + comment[0].length - 1 > 0) continue;
-		if (/^[\s,;"']/.test(written)) continue;
+		const [written, blank] = part.exec(all);
+		if (blank || /^\s/.test(written)) continue;
 		const color = ofText(isArgb ? `0x${written}` : written);
 		if (!color) return null;
 		found.push({color});
