@@ -98,7 +98,7 @@ const FILES: &str = concat!(
 /// After a change of style or script, a test below tells the new hash.
 pub(super) const POLICY: &str = concat!(
     "default-src 'none'; script-src 'self' 'sha256-",
-    "YBHlQCnqn5xaWxgeDZ0uKfRSKJjkSUCtxZ9y7GoTwAc=",
+    "bmOl4PaiabY3LDwrzlbUzcLkmBmi4eHhN7AWVwVOPFU=",
     "'; style-src 'sha256-",
     "Nrqi28ZJJ+LjNucID3LQWT211yvDOjfiva+o4iaaVZ8=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \

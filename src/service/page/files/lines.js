@@ -55,7 +55,7 @@ function* x11(text) {
 	const plan = yield* numericPlan(rows, Array.from({length: width}, (_, i) => i));
 	const found = [];
 	for (const {cells, rest} of rows) {
-		const name = [...cells.slice(width), rest].join(' ').trim() || cells[plan?.index];
+		const name = [...cells.slice(width), rest].join(' ').trim() || (plan ? cells[plan.index] : cells.join(' '));
 		found.push({name, color: plan ? ofParts('rgb', [...plan.at, plan.alpha].filter(i => i >= 0).map(i => cells[i]), {kind: 'any'}) ?? NO_CHANNELS : UNSURE});
 		yield;
 	}
@@ -124,7 +124,7 @@ function* lines(text) {
 
 /* Colors alone, as one pastes them; a line that begins with a semicolon is a comment. */
 function* list(text) {
-	const part = /[\r\n]\s{0,99}(?:;|\/\/)[^\r\n]*|([\s,;"'])|[\w-]{1,99}\([^()]{0,255}\)|[^\s,;"']{1,255}/y;
+	const part = /[\r\n]\s{0,99}(?:;|\/\/)[^\r\n]*|([^\S\r\n]{1,999}|[\r\n,;"'])|[\w-]{1,99}\([^()]{0,255}\)|[^\s,;"']{1,255}/y;
 	const isArgb = /^;\s*paint\.net/i.test(text);
 	const found = [];
 	const all = `\n${text}`;

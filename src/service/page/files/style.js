@@ -4,7 +4,7 @@ const VARIABLE = /(--|[$@])(?:[^ \t\n\r\f\\:;,(){}'"]|\\(?:[\da-f]{1,6} |[^])){1
 /* Custom properties of CSS, variables of SCSS and Less, and colors of GTK. */
 function* style(text) {
 	const written = []; // {name, key, text} of each variable
-	const uses = new Set(); // functions of CSS that custom properties are put into
+	const uses = new Map(); // functions of CSS that custom properties are put into
 	const other = /[^-$@/"'\\]{1,9999}/y;
 	let isTheme = false, form = '', failures = 0;
 	for (let at = 0; at < text.length; yield) {
@@ -27,7 +27,7 @@ function* style(text) {
 			continue;
 		}
 		const use = /\b(hsl|rgb)a?\(\s*var\(\s*$/.exec(text.slice(Math.max(0, at - 40), at));
-		if (use) uses.add(use[1]);
+		if (use) uses.set(unescaped(name), use[1]);
 		isTheme ||= name === '@theme';
 		at += name.length;
 		const {value, end, isOpen} = yield* valueOf(text, at, name, failures < FAILURES);
@@ -86,12 +86,12 @@ function* ofVariables(written, form, uses, isTheme) {
 			continue;
 		}
 		const text = ofQuoted(follow(one.text));
-		const color = ofText(text, one.name[0] === '-' ? spaceIn(one.name) ?? 'bare' : spaceIn(one.name));
+		const color = ofText(text, one.name[0] === '-' ? spaceIn(one.name) ?? uses.get(unescaped(one.name)) ?? 'bare' : spaceIn(one.name));
 		const name = bare(own(one));
 		if (color) found.push({name, color});
 		else skipped.push({name, why: 'no color'});
 	}
-	return found.length ? yield* judge(form, found, skipped, uses) : null;
+	return found.length ? yield* judge(form, found, skipped, new Set(uses.values())) : null;
 }
 
 const bare = variable => variable.replace(/^--|^[$@]/, '');

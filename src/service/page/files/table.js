@@ -141,7 +141,8 @@ function* planOf(rows, titles, width, isTitled) {
 		numeric = numeric.filter(i => isNumeric(row[i] ?? ''));
 		yield;
 	}
-	if (numeric.length < 3) return null;
+	// in `a=255,0,0`, the first is no name
+	if (numeric.length < 3 || rows.some(row => /[=:(]\s*-?[\d.]+$/.test(row[0]))) return null;
 	const plan = yield* numericPlan(rows.map(cells => ({cells})), numeric);
 	if (!plan) return {colorOf: () => UNSURE, used: numeric};
 	const used = [...plan.at, plan.alpha].filter(i => i >= 0);
@@ -156,12 +157,16 @@ function withColumn(color, written) {
 }
 
 function* ofRows(all, form) {
-	const rows = all.filter(row => !(isComment(row[0]) && (row[0] || row.length === 1)) && !/^INTERPOLATION:/.test(row[0]));
+	const rows = [];
+	for (const row of all) {
+		if (!(isComment(row[0]) && (row[0] || row.length === 1)) && !/^INTERPOLATION:/.test(row[0])) rows.push(row);
+		yield;
+	}
 	const full = rows.filter(row => row.length > 1);
 	const width = Math.max(0, ...full.slice(0, 9).map(row => row.length));
 	if (!width || width > 99) return null;
 	const titles = full[0].map(title => title.toLowerCase().replace(/^colou?r[ _-]?(?=.)/, ''));
-	const isTitled = full[0] === rows[0] && full.length > 1 && !full[0].some(cell => isNumeric(cell) || /^#|\(\s*\d|^(?=\D*\d)[\da-f]{6,8}$/i.test(cell)) && (full[1].some(isNumeric) || full[0].some(cell => TITLED.test(cell.toLowerCase())) || titles.some(title => NAMES.includes(title)));
+	const isTitled = full[0] === rows[0] && full.length > 1 && !full[0].some(cell => isNumeric(cell) || /^#|\w\(\s*\d|^(?=\D*\d)[\da-f]{6,8}$/i.test(cell)) && (full[1].some(isNumeric) || full[0].some(cell => TITLED.test(cell.toLowerCase())) || titles.some(title => NAMES.includes(title)));
 	const data = isTitled ? full.slice(1) : full;
 	const plan = yield* planOf(data, isTitled ? titles : [], width, isTitled);
 	if (!plan) return null;

@@ -14,7 +14,7 @@ const round = number => +number.toFixed(3);
 const CHANNELS = {
 	rgb: [['r', 'red'], ['g', 'green'], ['b', 'blue']],
 	cmyk: [['c', 'cyan'], ['m', 'magenta'], ['y', 'yellow'], ['k', 'key', 'black']],
-	hsl: [['h', 'hue'], ['s', 'sat', 'saturation'], ['l', 'lum', 'luminance', 'lightness']],
+	hsl: [['h', 'hue'], ['s', 'sat', 'saturation'], ['l', 'lum', 'luminance', 'light', 'lightness']],
 	hsv: [['h', 'hue'], ['s', 'sat', 'saturation'], ['v', 'value', 'b', 'bri', 'brightness']],
 	lab: [['l', 'l*', 'lightness'], ['a', 'a*'], ['b', 'b*']],
 	lch: [['l', 'l*', 'lightness'], ['c', 'c*', 'chroma'], ['h', 'h*', 'hue']],
