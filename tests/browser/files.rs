@@ -14,7 +14,7 @@ use crate::common::harness::{SEED as SEED_OF_SERVICE, Scratch, Server, wait_unti
 const SAMPLES: &str = include_str!("samples.json");
 
 /// What is said to be read.
-const READ: &str = "JSON, scripts, CSS, SCSS, Less, GTK, tables (CSV, GDAL, GMT, QGIS), XML (Android, Windows, LibreOffice, Scribus, CorelDRAW, QGIS, iTerm), YAML, LaTeX, .gpl, .pal, .act, .ase, .aco, paint.net and lines as “sky #87ceeb” are read.";
+const READ: &str = "JSON, scripts, CSS, SCSS, Less, GTK, tables (CSV, GDAL, GMT), XML (Android, Windows, LibreOffice, Scribus, CorelDRAW, QGIS, iTerm), YAML, LaTeX, .gpl, .pal, .act, .ase, .aco, paint.net and lines as “sky #87ceeb” are read.";
 
 const NEW: &str = r##"{"data":[{"name":"sea","value":"teal"},{"name":"ink","value":"#000000"},{"name":"red","value":"#ff0000","more":1}]}"##;
 

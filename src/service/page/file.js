@@ -247,7 +247,7 @@ async function bring(file, source) {
 		if (reading === mine) stopReading();
 	}
 }
-const READ = 'JSON, scripts, CSS, SCSS, Less, GTK, tables (CSV, GDAL, GMT, QGIS), XML (Android, Windows, LibreOffice, Scribus, CorelDRAW, QGIS, iTerm), YAML, LaTeX, .gpl, .pal, .act, .ase, .aco, paint.net and lines as “sky #87ceeb” are read.';
+const READ = 'JSON, scripts, CSS, SCSS, Less, GTK, tables (CSV, GDAL, GMT), XML (Android, Windows, LibreOffice, Scribus, CorelDRAW, QGIS, iTerm), YAML, LaTeX, .gpl, .pal, .act, .ase, .aco, paint.net and lines as “sky #87ceeb” are read.';
 
 /* Gives up what is being read. */
 function stopReading() {

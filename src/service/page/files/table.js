@@ -94,25 +94,28 @@ function* numericPlan(rows, columns) {
 	return width === 5 && (isIndex || isAlpha) ? {at: columns.slice(1, 4), alpha: columns[4], index: columns[0]} : undefined;
 }
 
-/* The column of texts that are colors: {at, count, isMarked, isTitled}. */
+/* The column of texts that are colors, {at, count, isMarked, isTitled}, and others. */
 function* colorColumn(rows, titles, width) {
+	const hexes = []; // the columns that have colors as hex digits
 	let best = {rank: 0};
 	for (let at = 0; at < width; at++) {
 		const isTitled = TITLED.test(titles[at] ?? '') || !!spaceIn(titles[at] ?? '');
-		let count = 0, marked = 0, plain = 0;
+		let count = 0, marked = 0, plain = 0, hex = 0;
 		for (const row of rows) {
 			const color = row[at] ? ofText(row[at], spaceIn(titles[at] ?? '')) : undefined;
 			const isSure = color && (color.css ? /^#|\(/.test(color.css) || isTitled : isTitled || color.digits && /\d/.test(color.digits) && /[a-f]/i.test(color.digits));
 			count += !!color && (!!color.css || isSure);
 			marked += !!isSure;
 			plain += !!color?.css;
+			hex += row[at]?.[0] === '#' && !!color;
 			yield;
 		}
 		// names may be colors of CSS, too; and numbers are worse than what is a color by itself
 		const rank = count + marked + plain / 2;
 		if (rank > best.rank) best = {at, rank, count, isMarked: marked * 2 >= count, isTitled};
+		if (hex * 2 > rows.length) hexes.push(at);
 	}
-	return best;
+	return {...best, others: hexes.filter(at => at !== best.at)};
 }
 
 /* How to read the colors of rows: {colorOf, used, index, isNamed}; {colorOf} alone gives why that is not certain. */
@@ -125,9 +128,9 @@ function* planOf(rows, titles, width, isTitled) {
 		const more = column.isTitled ? {isNamed: true} : {};
 		const colorOf = row => {
 			const color = ofText(row[at] ?? '', spaceIn(titles[at] ?? ''));
-			return color && {...alpha >= 0 && row[alpha] ? withColumn(color, row[alpha]) : color, ...more};
+			return color && {...alpha >= 0 && row[alpha] ? withAlphaOf(color, row[alpha]) : color, ...more};
 		};
-		return {colorOf, used: [at, alpha], needsName: true};
+		return {colorOf, used: [at, alpha], others: column.others, needsName: true};
 	}
 	if (channels && new Set(titles).size < titles.length) return {colorOf: () => UNSURE, used: channels.at};
 	if (channels) {
@@ -149,13 +152,6 @@ function* planOf(rows, titles, width, isTitled) {
 	return {colorOf: row => ofParts('rgb', used.map(i => row[i]), {kind: 'any'}), used};
 }
 
-/* A color of six digits with the alpha of another column. */
-function withColumn(color, written) {
-	const hex = color.digits?.length === 6 ? color.digits : /^#(.{6})$/.exec(color.css)?.[1];
-	const numbers = hex?.match(/../g).map(pair => parseInt(pair, 16));
-	return numbers ? ofParts('rgb', [...numbers, written], {kind: 'digits and alpha', range: 255}) : {css: '', why: 'alpha is in another column'};
-}
-
 function* ofRows(all, form) {
 	const rows = [];
 	for (const row of all) {
@@ -175,7 +171,8 @@ function* ofRows(all, form) {
 	const known = NAMES.map(name => titles.indexOf(name)).filter(i => isTitled && others.includes(i));
 	const named = known.find(i => titles[i] !== 'id') ?? others.find(i => data.slice(0, 999).some(row => isText(row[i] ?? ''))) ?? known[0] ?? others[0];
 	if (named === undefined && plan.needsName) return null;
-	const found = [], skipped = [];
+	const found = [];
+	const skipped = (plan.others ?? []).map(i => ({name: isTitled ? titles[i] : `column ${i + 1}`, why: 'another column of colors'}));
 	for (const row of rows) {
 		yield;
 		if (isTitled && row === rows[0]) continue;

@@ -35,7 +35,7 @@ function* ownList(data, form = 'JSON') {
 	const colors = [];
 	for (const color of all) {
 		const [name, value] = ['name', 'value'].map(field => fieldOf(color, field));
-		if (typeof name !== 'string' || typeof value !== 'string') return null;
+		if (typeof name !== 'string' || typeof value !== 'string' || color.has('alpha') || color.has('opacity')) return null;
 		colors.push({name, value});
 		yield;
 	}
@@ -268,7 +268,8 @@ function leafOf(map, resolve) {
 	// others have colors that are called so
 	const isLeaf = name !== undefined || ![...fields].some(([key, value]) => typeof value === 'string' && !VALUES.includes(key) && !FORMS.test(key) && ofText(value)?.css);
 	const color = !isLeaf ? undefined : field ? {...resolve(fields.get(field), spaceIn(field)), isNamed: true} : ofNode(map);
-	return {name, color};
+	const alpha = fields.get('alpha') ?? fields.get('opacity');
+	return {name, color: field && color && isNumber(alpha) ? withAlphaOf(color, alpha) : color};
 }
 
 const isHex = text => typeof text === 'string' && text[0] === '#' && isColor(text);

@@ -1,5 +1,5 @@
-/* Reads and writes files.
-   The sources have more comments. */
+/* Reads and writes files. Its source
+   has comments. */
 /* What is a color, in the ways in which files have one. What is a color of CSS is one by itself; what numbers and bare digits mean is decided once, for all of a file (`judge`). */
 const LONGEST = 255; // characters of a color; thousands of parentheses would end the tab
 const DEPENDENT = /^(inherit|initial|unset|revert(-layer)?|currentcolor)$|\b(env|attr)\(|--/i;
@@ -54,15 +54,23 @@ function ofText(written, hint) {
 	return ofParts(called ? spaceIn(called) : isHsl ? 'hsl' : hint ?? 'rgb', parts);
 }
 
+const isNumber = part => typeof part === 'number' || typeof part === 'string' && /^\s*(-?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?%?|0x[\da-f]+)\s*$/i.test(part);
+
 /* The same of channels, as numbers or as they are written. */
 function ofParts(space, parts, more) {
 	const count = space === 'cmyk' ? 4 : 3;
-	const isNumber = part => typeof part === 'number' || typeof part === 'string' && /^\s*(-?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?%?|0x[\da-f]+)\s*$/i.test(part);
 	if (parts.length < count || parts.length > count + 1 || !parts.every(isNumber)) return undefined;
 	const numbers = parts.map(part => parseFloat(/^\s*0x/i.test(part) ? Number(part) : part));
 	const isFraction = parts.slice(0, count).some((part, i) => numbers[i] % 1 || typeof part === 'string' && part.includes('.'));
 	const percents = parts.map(part => /%/.test(part));
 	return {space, numbers: numbers.slice(0, count), alpha: numbers[count], percents, isFraction, ...more};
+}
+
+/* The same of a color and its alpha, which stands beside it. */
+function withAlphaOf(color, alpha) {
+	const hex = color.digits?.length === 6 ? color.digits : /^#(.{6})$/.exec(color.css)?.[1];
+	const numbers = hex?.match(/../g).map(pair => parseInt(pair, 16));
+	return numbers ? ofParts('rgb', [...numbers, alpha], {kind: 'digits', range: 255}) : parseFloat(alpha) === 1 ? color : {css: '', why: 'its alpha stands beside it'};
 }
 
 /* The same of a list or map in JSON and the like; `fractions` has those in which numbers are written with a point. */

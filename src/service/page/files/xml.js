@@ -53,15 +53,8 @@ function colorIn(fields, field, written) {
 	if (known && (!space || space === known)) return ofParts(known, [...at, alpha].filter(i => i >= 0).map(i => all[i]), {kind: 'map'});
 	const color = written && ofText(written);
 	const part = fields.get('alpha') ?? fields.get('opacity');
-	return color?.css && part ? withPart(color, part) : color;
+	return color && part ? withAlphaOf(color, part) : color;
 }
-
-/* A color with an alpha of its own, of 255 or of 1. */
-function withPart({css}, written) {
-	const alpha = parseFloat(written) / (fieldsOf255.test(written) ? 255 : 1);
-	return alpha >= 0 && alpha <= 1 && /^#.{6}$/.test(css) ? {css: withAlpha(css, alpha)} : {css};
-}
-const fieldsOf255 = /^\s*(?!0*1?\s*$)\d+\s*$/;
 
 /* Property lists of Apple, as maps in maps. */
 function* plist(text) {
