@@ -73,8 +73,8 @@ const labRange = (space, {least, most}) => least >= 0 && (/^ok/.test(space) ? mo
 
 /* Which of red, green, blue or alpha comes first in digits, and whether bare ones are colors. */
 function* orderOf(colors, isStyle) {
-	let begins = 0, ends = 0, eights = 0, differs = false;
-	let isSure = false, hasDigit = false, hasLetter = false;
+	let begins = 0, ends = 0, eights = 0;
+	let differs, isSure, hasDigit, hasLetter;
 	for (const {digits, mark, isNamed} of colors) {
 		isSure ||= mark || isNamed;
 		hasDigit ||= /\d/.test(digits);
@@ -130,5 +130,5 @@ function* judge(form, found, skipped = [], uses) {
 		if (css && color.space === 'cmyk') rough.push(name ?? css);
 		yield;
 	}
-	return colors.length || found.length ? {form, colors, skipped, rough} : null;
+	return found.length ? {form, colors, skipped, rough} : null;
 }

@@ -91,7 +91,7 @@ function* ofVariables(written, form, uses, isTheme) {
 		if (color) found.push({name, color});
 		else skipped.push({name, why: 'no color'});
 	}
-	return found.length ? yield* judge(form, found, skipped, new Set(uses.values())) : null;
+	return yield* judge(form, found, skipped, new Set(uses.values()));
 }
 
 const bare = variable => variable.replace(/^--|^[$@]/, '');
@@ -111,7 +111,7 @@ function* tex(text) {
 		if (color) found.push({name, color});
 		else if (name) skipped.push({name, why: `a color in ${model}`});
 	}
-	return found.length ? yield* judge('Colors of LaTeX', found, skipped) : null;
+	return yield* judge('Colors of LaTeX', found, skipped);
 }
 
 const grayOf = n => n >= 0 && n <= 1 ? {css: MODELS.gray([n])} : undefined;

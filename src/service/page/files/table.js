@@ -180,5 +180,5 @@ function* ofRows(all, form) {
 		if (color) found.push({name: named === undefined ? undefined : row[named] ?? '', color});
 		else if (row !== rows[0] || isTitled || !row[0]) skipped.push({name: row[named ?? 0] ?? row[0], why: 'no color'});
 	}
-	return found.length ? yield* judge(form, found, skipped) : null;
+	return yield* judge(form, found, skipped);
 }

@@ -39,7 +39,7 @@ function* xml(text) {
 		if (color) found.push({name, color});
 		else if (isColored || field) skipped.push({name, why: `${written} is no color`});
 	});
-	return found.length ? yield* judge(/<resources\b/.test(begin) ? 'Android colors' : 'XML', found, skipped) : null;
+	return yield* judge(/<resources\b/.test(begin) ? 'Android colors' : 'XML', found, skipped);
 }
 
 /* The color of an element with these attributes. */
