@@ -304,7 +304,7 @@ fn the_page_answers_while_it_reads_a_file_and_reading_can_be_stopped() {
     let Some(browser) = browse() else { return };
     let _server = browser.show_to_change(Server::with_seed(SEED, &[]));
     browser.run(
-        "window.frames = 0; (function count() { window.frames++; requestAnimationFrame(count) })()",
+        "window.MessageChannel = class extends MessageChannel { constructor() { super(); window.tasks++ } }; window.frames = 0; (function count() { window.frames++; requestAnimationFrame(count) })()",
     );
     // quotes without an end take longest: each may be the begin of a field
     drop_made(&browser, "'\"'.repeat(2 ** 25)");
@@ -317,6 +317,9 @@ fn the_page_answers_while_it_reads_a_file_and_reading_can_be_stopped() {
     browser.click("#stop");
     browser.expect_text("#told", "Stopped reading.");
     browser.until("return !document.querySelector('#stop').checkVisibility()");
+    browser.run("window.frames = window.tasks = 0");
+    browser.until("return frames > 20");
+    browser.expect_value("return tasks", 0);
     // another file takes the place of one that is being read
     drop_made(&browser, "'\"'.repeat(2 ** 25)");
     browser.expect_seen("#stop");
