@@ -28,15 +28,22 @@ pub fn split_absolute_form(target: &str) -> Option<(&str, &str)> {
     is_known.then(|| rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len())))
 }
 
-/// Parses digits alone: `from_str_radix` would allow a plus sign before them. `None` if the number
-/// does not fit 64 bits.
+/// Parses digits alone: `from_str_radix` would allow a plus sign before them. `None` if there are
+/// none, or if the number does not fit 64 bits.
 pub(super) fn parse_digits(digits: &[u8], radix: u32) -> Option<u64> {
-    let digits = str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
-    u64::from_str_radix(digits, radix).ok()
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0_u64, |number, byte| {
+        let digit = char::from(*byte).to_digit(radix)?;
+        number.checked_mul(radix.into())?.checked_add(digit.into())
+    })
 }
 
 /// Whether this is the name of a field, in any case (RFC 9110 §5.1). `known` is in the case in
-/// which it is registered and most clients send it: to compare that is faster.
+/// which it is registered and most clients send it: to compare that is faster. Inlined, so that for
+/// most names the lengths differ, and no more is compared.
+#[inline(always)]
 pub fn is_field(name: &[u8], known: &str) -> bool {
     name == known.as_bytes() || name.eq_ignore_ascii_case(known.as_bytes())
 }
