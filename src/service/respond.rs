@@ -73,9 +73,9 @@ impl Service {
                 self.write(change, thread)
             }
             Operation::Update(name) => {
-                let update = json::from_update(content).map(|value| {
-                    let color = value.map(|value| Color::new(&name, &value));
-                    Action::Update(name.to_string(), color)
+                let update = json::from_update(content).map(|value| match value {
+                    Some(value) => Action::Update(Color::new(&name, &value)),
+                    None => Action::Keep(name.to_string()),
                 });
                 self.write_color(&name, self.change_of(request, update), thread)
             }

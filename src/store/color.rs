@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use memchr::memchr2;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use crate::conditions::Tag;
 use crate::representation::Representation;
@@ -15,6 +15,12 @@ pub(super) const NAME_BYTES_MAX: usize = 4096;
 
 /// What comes before the name in the JSON of a color.
 const NAME_BEGIN: &[u8] = br#"{"name":"#;
+
+/// What comes between name and value.
+const VALUE_BEGIN: &[u8] = br#","value":"#;
+
+/// What comes after the value.
+const END: &[u8] = b"}\n";
 
 /// Longest JSON of a color, in bytes, that is kept without its tag. To compute the tag anew for
 /// each response takes a quarter of a microsecond.
@@ -70,9 +76,12 @@ impl PartialEq for ColorJson {
     }
 }
 
-/// The fields of a color: written exactly these, in this order. Read in any order, and further
-/// fields are ignored (docs/http.md, Colors).
-#[derive(Deserialize, Serialize)]
+/// A string in JSON. Has its own memory only if it has escapes there.
+#[derive(Deserialize)]
+pub(super) struct JsonString<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
+
+/// The fields of a color, in any order. Further fields are ignored (docs/http.md, Colors).
+#[derive(Deserialize)]
 pub(crate) struct ColorFields<'a> {
     /// At most 4,096 bytes, may be empty, need not be unique.
     #[serde(borrow)]
@@ -85,33 +94,37 @@ impl Color {
     pub(crate) fn new(name: &str, value: &str) -> Self {
         // The JSON has 23 bytes besides name and value. Escapes would add more.
         let mut json = Vec::with_capacity(23 + name.len() + value.len());
-        let fields = ColorFields { name: name.into(), value: value.into() };
-        serde_json::to_writer(&mut json, &fields)
-            .expect("strings always serialize, and a Vec takes every byte");
-        json.push(b'\n');
+        for (before, text) in [(NAME_BEGIN, name), (VALUE_BEGIN, value)] {
+            json.extend_from_slice(before);
+            serde_json::to_writer(&mut json, text)
+                .expect("strings always serialize, and a Vec takes every byte");
+        }
+        json.extend_from_slice(END);
         Self { json: ColorJson::new(&json) }
     }
 
     /// The name, without parsing the value.
     pub(crate) fn name(&self) -> Cow<'_, str> {
-        #[derive(Deserialize)]
-        struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
-        let json = &self.json.bytes()[NAME_BEGIN.len()..];
-        let text = &json[1..];
-        match memchr2(b'"', b'\\', text) {
-            // Most names have no escapes.
-            Some(end) if text[end] == b'"' => {
-                str::from_utf8(&text[..end]).expect("JSON is UTF-8").into()
-            }
-            _ => {
-                let name = Name::deserialize(&mut serde_json::Deserializer::from_slice(json));
-                name.expect("it begins with a name").0
-            }
+        if let Some(plain) = self.plain_name() {
+            return str::from_utf8(plain).expect("JSON is UTF-8").into();
         }
+        let json = &self.json.bytes()[NAME_BEGIN.len()..];
+        let name = JsonString::deserialize(&mut serde_json::Deserializer::from_slice(json));
+        name.expect("it begins with a name").0
+    }
+
+    /// The name, if the JSON has it without escapes, as nearly always.
+    fn plain_name(&self) -> Option<&[u8]> {
+        let text = &self.json.bytes()[NAME_BEGIN.len() + 1..];
+        let end = memchr2(b'"', b'\\', text).filter(|end| text[*end] == b'"')?;
+        Some(&text[..end])
     }
 
     pub(super) fn is_named(&self, name: &str) -> bool {
-        self.name() == name
+        match self.plain_name() {
+            Some(plain) => plain == name.as_bytes(),
+            None => self.name() == name,
+        }
     }
 
     /// Name and value, parsed from the JSON.

@@ -281,7 +281,7 @@ mod tests {
     fn a_condition_on_a_list_that_others_change_all_the_time_is_given_up() {
         let list = list(5_000);
         let is_over = AtomicBool::new(false);
-        let update = |value| Action::Update("0".to_owned(), Some(Color::new("0", value)));
+        let update = |value| Action::Update(Color::new("0", value));
         let updates = ["1", "2"].map(|value| Change::new(update(value), Conditions::default()));
         let replace = replace_unless_empty(list.version().list);
         let deadline = Instant::now() + Duration::from_secs(60);
