@@ -197,14 +197,18 @@ impl Response {
     /// Appends status line, fields and the empty line. `date`: an IMF-fixdate (RFC 9110 §5.6.7).
     /// `end`: [`CLOSE`], or [`keep_alive`].
     pub(super) fn write_head(&self, out: &mut Vec<u8>, date: &str, end: &str) {
-        let mut digits = itoa::Buffer::new();
-        let code = digits.format(self.status.0);
-        let reason = match self.status {
+        match self.status {
+            // A shortcut for the most frequent one.
+            StatusCode(200) => push(out, ["HTTP/1.1 200 OK"]),
             // RFC 9110 §15.5.14; tiny_http has the phrase of RFC 7231.
-            StatusCode(413) => "Content Too Large",
-            status => status.default_reason_phrase(),
-        };
-        push(out, ["HTTP/1.1 ", code, " ", reason, "\r\nDate: ", date]);
+            StatusCode(413) => push(out, ["HTTP/1.1 413 Content Too Large"]),
+            status => {
+                let mut digits = itoa::Buffer::new();
+                let code = digits.format(status.0);
+                push(out, ["HTTP/1.1 ", code, " ", status.default_reason_phrase()]);
+            }
+        }
+        push(out, ["\r\nDate: ", date]);
         out.extend_from_slice(&self.lines);
         // RFC 9110 §8.6 and §15.4.5: no Content-Length on 1xx and 204, and none needed on 304.
         if self.has_content(false) {
