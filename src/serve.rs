@@ -167,9 +167,9 @@ impl Handler {
 
     /// Sends a response. True if the pass that received the request goes on: others have a time of
     /// their own.
-    fn respond(&self, exchange: Exchange, response: Response, thread: Thread) -> bool {
+    fn respond(&self, exchange: Exchange, mut response: Response, thread: Thread) -> bool {
         let is_late = exchange.known.wait.is_some() || thread != Thread::Worker;
-        let response = exchange.note_wait(response);
+        exchange.note_wait(&mut response);
         let arrival = exchange.http.arrival();
         let sent = self.service.finish(Some(&exchange.request()), arrival, response);
         // Fails if the client has gone.
