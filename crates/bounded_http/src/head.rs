@@ -55,7 +55,12 @@ impl Head {
     /// The request target as received (RFC 9112 §3.2), in any of its forms. It has no white space,
     /// no control characters and no `#`. Percent escapes are not decoded, and may be malformed.
     pub fn target(&self) -> &str {
-        str::from_utf8(&self.bytes[self.target.clone()]).expect("it was UTF-8 when it was parsed")
+        str::from_utf8(self.target_bytes()).expect("it was UTF-8 when it was parsed")
+    }
+
+    /// The bytes of [`Head::target`], without the time to check again that they are UTF-8.
+    pub fn target_bytes(&self) -> &[u8] {
+        &self.bytes[self.target.clone()]
     }
 
     /// The host that the request is for, with its port if it has one: the authority of an
@@ -206,7 +211,7 @@ pub(super) fn parse(
         lines.add(line.name, line.value)?;
     }
     let method: Method = method.parse().map_err(|()| REQUEST_LINE)?;
-    let host = lines.host(target)?;
+    let host = lines.host(target.as_bytes())?;
     let framing = lines.framing(content_max)?;
     // RFC 9110 §9.3.6: what follows CONNECT is for the tunnel, which is refused.
     let is_connect = matches!(method, Method::Connect);
@@ -313,7 +318,7 @@ impl<'a> FieldLines<'a> {
 
     /// The host that the request is for (RFC 9112 §3.2). `None` with HTTP/1.0, and if an empty Host
     /// came by a unix socket: a URL of that may have no authority.
-    fn host(&self, target: &'a str) -> Result<Option<Host<'a>>, ProtocolError> {
+    fn host(&self, target: &'a [u8]) -> Result<Option<Host<'a>>, ProtocolError> {
         let host = match self.host {
             Some(b"") if self.is_unix => None,
             Some(value) => Some(Host::parse(value).ok_or(ProtocolError::HOST)?),
@@ -322,7 +327,7 @@ impl<'a> FieldLines<'a> {
         };
         // RFC 9112 §3.2.2: the authority of an absolute-form target replaces Host.
         match split_absolute_form(target) {
-            Some((authority, _)) => Host::parse(authority.as_bytes()).map(Some).ok_or(AUTHORITY),
+            Some((authority, _)) => Host::parse(authority).map(Some).ok_or(AUTHORITY),
             None => Ok(host),
         }
     }
