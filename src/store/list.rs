@@ -131,7 +131,8 @@ impl SharedList {
         let (outcome, edits, number, before) = {
             let mut current = self.lock();
             let (outcome, edits) = change.decide(&current.list);
-            let before: Vec<_> = edits.iter().map(|edit| current.list.apply(edit)).collect();
+            debug_assert!(edits.len() <= 1, "only a list takes the place of several colors");
+            let before = edits.first().map(|edit| current.list.apply(edit));
             current.number += u64::from(!edits.is_empty());
             (outcome, edits, current.number, before)
         };
