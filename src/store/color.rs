@@ -1,9 +1,9 @@
 //! A color: one entry of the list. Knows nothing of where colors come from.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::sync::Arc;
 
-use memchr::memchr2;
 use serde::Deserialize;
 
 use crate::conditions::Tag;
@@ -22,9 +22,24 @@ const VALUE_BEGIN: &[u8] = br#","value":"#;
 /// What comes after the value.
 const END: &[u8] = b"}\n";
 
-/// Longest JSON of a color, in bytes, that is kept without its tag. To compute the tag anew for
-/// each response takes a quarter of a microsecond.
+/// Longest JSON of a color, in bytes, that is kept without its tag.
 const SHORT_BYTES_MAX: usize = 128;
+
+/// How many tags of short colors a thread keeps, with their JSON: at most 48 KiB. To compute a tag
+/// takes a quarter of a microsecond.
+const KEPT_TAGS: usize = 256;
+
+/// The tag of a short color. As long as it is kept, no other JSON has the address of this one.
+struct KeptTag {
+    json: Arc<[u8]>,
+    tag: Tag,
+}
+
+thread_local! {
+    /// Those that were used last. The address of the JSON decides the place.
+    static TAGS: RefCell<[Option<KeptTag>; KEPT_TAGS]> =
+        const { RefCell::new([const { None }; KEPT_TAGS]) };
+}
 
 /// A pointer to JSON, so that copies are cheap: a change of the list copies whole nodes of its
 /// tree, with all colors in them. Colors are equal if they have the same name and value.
@@ -60,10 +75,19 @@ impl ColorJson {
 
     pub(crate) fn tag(&self) -> Tag {
         match self {
-            Self::Short(json) => Tag::of(json),
+            Self::Short(json) => short_tag(json),
             Self::Long(json) => json.tag(),
         }
     }
+}
+
+fn short_tag(json: &Arc<[u8]>) -> Tag {
+    // What malloc returns is a multiple of 16.
+    let place = json.as_ptr().addr() / 16 % KEPT_TAGS;
+    TAGS.with_borrow_mut(|tags| match &tags[place] {
+        Some(kept) if Arc::ptr_eq(&kept.json, json) => kept.tag,
+        _ => tags[place].insert(KeptTag { json: Arc::clone(json), tag: Tag::of(json) }).tag,
+    })
 }
 
 impl PartialEq for ColorJson {
@@ -116,8 +140,8 @@ impl Color {
     /// The name, if the JSON has it without escapes, as nearly always.
     fn plain_name(&self) -> Option<&[u8]> {
         let text = &self.json.bytes()[NAME_BEGIN.len() + 1..];
-        let end = memchr2(b'"', b'\\', text).filter(|end| text[*end] == b'"')?;
-        Some(&text[..end])
+        let end = text.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
+        (text[end] == b'"').then(|| &text[..end])
     }
 
     pub(super) fn is_named(&self, name: &str) -> bool {
@@ -162,6 +186,20 @@ mod tests {
             let color = Color::new(name, "");
             assert_eq!(color.name(), name);
             assert_eq!(names.map(|other| color.is_named(other)), names.map(|other| other == name));
+        }
+    }
+
+    #[test]
+    fn a_tag_that_is_kept_is_no_other_colors() {
+        let colors: Vec<_> = (0..2 * KEPT_TAGS).map(|i| Color::new("a", &i.to_string())).collect();
+        for color in colors.iter().chain(&colors) {
+            assert_eq!(color.json.tag(), Tag::of(color.json.bytes()));
+        }
+        drop(colors);
+        // These have addresses that others had.
+        for i in 0..2 * KEPT_TAGS {
+            let color = Color::new("b", &i.to_string());
+            assert_eq!(color.json.tag(), Tag::of(color.json.bytes()));
         }
     }
 }
