@@ -135,7 +135,7 @@ impl Head {
 
 impl Drop for Head {
     fn drop(&mut self) {
-        buffer::give_back(take(&mut self.bytes));
+        buffer::give_back(&buffer::HEAD, take(&mut self.bytes));
     }
 }
 
@@ -256,7 +256,7 @@ pub(super) fn parse_in_part(head: &[u8]) -> Option<Head> {
 }
 
 fn copy(head: &[u8]) -> Vec<u8> {
-    let mut bytes = buffer::take();
+    let mut bytes = buffer::HEAD.take();
     bytes.extend_from_slice(head);
     bytes
 }

@@ -105,7 +105,7 @@ impl Response {
     /// A response with this content and no fields. No content is sent in answer to HEAD, nor with
     /// 1xx, 204 and 304 (RFC 9110 §6.4.1).
     pub fn new(status: StatusCode, content: Content) -> Self {
-        Self { status, lines: buffer::take(), content, is_last: false }
+        Self { status, lines: buffer::LINES.take(), content, is_last: false }
     }
 
     /// A 200 with these bytes, without Content-Type, as in tiny_http.
@@ -190,7 +190,7 @@ impl Response {
 
     /// The content, once the head is written.
     pub(super) fn into_content(self) -> Content {
-        buffer::give_back(self.lines);
+        buffer::give_back(&buffer::LINES, self.lines);
         self.content
     }
 
