@@ -44,6 +44,7 @@ pub struct Head {
     needs_dns: bool,
     has_content: bool,
     keep_alive: bool,
+    has_other_fields: bool,
 }
 
 impl Head {
@@ -97,6 +98,12 @@ impl Head {
         })
     }
 
+    /// Whether [`Head::fields`] has others than those that the server itself uses: Host,
+    /// Content-Length, Transfer-Encoding, Connection and Expect.
+    pub fn has_other_fields(&self) -> bool {
+        self.has_other_fields
+    }
+
     /// Whether the head announces content. If that is chunked, it may turn out to be empty.
     pub fn has_content(&self) -> bool {
         self.has_content
@@ -130,6 +137,7 @@ impl Head {
         self.target = host.len()..kept.len();
         self.host = self.host.as_ref().map(|_| 0..self.target.start);
         self.bytes = kept.into_bytes();
+        self.has_other_fields = false;
     }
 }
 
@@ -172,6 +180,8 @@ struct FieldLines<'a> {
     close: bool,
     keep_alive: bool,
     expects_continue: bool,
+    /// See [`Head::has_other_fields`].
+    has_others: bool,
 }
 
 /// Parses a whole head, its empty line included. `content_max`: the longest content in bytes.
@@ -223,6 +233,7 @@ pub(super) fn parse(
         host: host.map(|host| place(head, host.text)),
         has_content: !matches!(framing, Framing::Length(0)),
         keep_alive: !lines.close && !is_connect && (lines.is_1_1 || lines.keep_alive),
+        has_other_fields: lines.has_others,
     };
     let expects_continue = lines.expects_continue;
     Ok(Incoming { head, content: Vec::new(), framing, is_new: true, expects_continue })
@@ -252,6 +263,7 @@ pub(super) fn parse_in_part(head: &[u8]) -> Option<Head> {
         needs_dns: false,
         has_content: false,
         keep_alive: false,
+        has_other_fields: true,
     })
 }
 
@@ -311,7 +323,7 @@ impl<'a> FieldLines<'a> {
                 }
                 self.expects_continue |= has(b"100-continue");
             }
-            _ => {}
+            _ => self.has_others = true,
         }
         Ok(())
     }
