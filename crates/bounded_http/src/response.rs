@@ -199,16 +199,17 @@ impl Response {
     pub(super) fn write_head(&self, out: &mut Vec<u8>, date: &str, end: &str) {
         match self.status {
             // A shortcut for the most frequent one.
-            StatusCode(200) => push(out, ["HTTP/1.1 200 OK"]),
+            StatusCode(200) => push(out, ["HTTP/1.1 200 OK\r\nDate: "]),
             // RFC 9110 §15.5.14; tiny_http has the phrase of RFC 7231.
-            StatusCode(413) => push(out, ["HTTP/1.1 413 Content Too Large"]),
+            StatusCode(413) => push(out, ["HTTP/1.1 413 Content Too Large\r\nDate: "]),
             status => {
                 let mut digits = itoa::Buffer::new();
                 let code = digits.format(status.0);
-                push(out, ["HTTP/1.1 ", code, " ", status.default_reason_phrase()]);
+                let reason = status.default_reason_phrase();
+                push(out, ["HTTP/1.1 ", code, " ", reason, "\r\nDate: "]);
             }
         }
-        push(out, ["\r\nDate: ", date]);
+        push(out, [date]);
         out.extend_from_slice(&self.lines);
         // RFC 9110 §8.6 and §15.4.5: no Content-Length on 1xx and 204, and none needed on 304.
         if self.has_content(false) {
