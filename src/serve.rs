@@ -145,31 +145,33 @@ impl Handler {
         // Before the service looks: a later change marks the request once more.
         let is_changed = exchange.is_changed(&self.service.store.list);
         let decide = || self.service.decide(&exchange.request(), thread);
-        match catch_panic(decide).unwrap_or_else(Decision::Respond) {
-            Decision::Respond(response) => return self.respond(exchange, response, thread),
-            Decision::Wait { subject, seen, .. } if exchange.known.wait.is_none() => {
+        match catch_panic(decide) {
+            Ok(Decision::Respond(response)) | Err(response) => {
+                return self.respond(exchange, response, thread);
+            }
+            Ok(Decision::Wait { subject, seen, .. }) if exchange.known.wait.is_none() => {
                 let exchange = exchange.waiting(&self.service.waits, subject, seen);
                 // A change may have come before the wait, so ask again.
                 return self.answer(exchange, thread, changes);
             }
-            Decision::Wait { current, .. } if is_changed => {
+            Ok(Decision::Wait { current, .. }) if is_changed => {
                 return self.respond(exchange, current, thread);
             }
-            Decision::Wait { current, .. } if !exchange.may_wait() => {
+            Ok(Decision::Wait { current, .. }) if !exchange.may_wait() => {
                 return self.respond(exchange, current.into_not_modified(), thread);
             }
-            Decision::Wait { .. } => exchange.park(),
-            Decision::TakesLong => self.answer_on_another_thread(exchange),
-            Decision::Save(change) => changes.push((exchange, change)),
+            Ok(Decision::Wait { .. }) => exchange.park(),
+            Ok(Decision::TakesLong) => self.answer_on_another_thread(exchange),
+            Ok(Decision::Save(change)) => changes.push((exchange, change)),
         }
         false
     }
 
     /// Sends a response. True if the pass that received the request goes on: others have a time of
     /// their own.
-    fn respond(&self, exchange: Exchange, response: Response, thread: Thread) -> bool {
+    fn respond(&self, exchange: Exchange, mut response: Response, thread: Thread) -> bool {
         let is_late = exchange.known.wait.is_some() || thread != Thread::Worker;
-        let response = exchange.note_wait(response);
+        exchange.note_wait(&mut response);
         let arrival = exchange.http.arrival();
         let sent = self.service.finish(Some(&exchange.request()), arrival, response);
         // Fails if the client has gone.

@@ -128,7 +128,7 @@ impl Handler {
     }
 
     fn change_red(&self, value: &str) {
-        self.change(Action::Update("red".to_owned(), Some(Color::new("red", value))));
+        self.change(Action::Update(Color::new("red", value)));
     }
 }
 

@@ -1,6 +1,8 @@
 //! What the fuzz targets see of the crate, in plain types. Only `cargo fuzz` sets `cfg(fuzzing)`:
 //! no other build has this module.
 
+use std::borrow::Cow;
+
 pub use crate::serve::stepped::{Access, SteppedConnection};
 use crate::store::{Color, JsonError, json};
 
@@ -33,7 +35,8 @@ pub fn create(content: &[u8]) -> Result<ReadColor, JsonMistake> {
 }
 
 pub fn update(content: &[u8]) -> Result<Option<String>, JsonMistake> {
-    json::from_update(content).map_err(mistake)
+    let value = json::from_update(content).map_err(mistake)?;
+    Ok(value.map(Cow::into_owned))
 }
 
 pub fn list(content: &[u8]) -> Result<Vec<ReadColor>, JsonMistake> {

@@ -14,6 +14,10 @@ const WAIT_SECONDS_MAX: u16 = 300;
 impl RequestFields {
     /// `None` if the head has none of these fields: this saves memory.
     pub(crate) fn read(head: &Head) -> Option<Box<Self>> {
+        // A shortcut: many programs send no more than Host.
+        if !head.has_other_fields() {
+            return None;
+        }
         let mut known = KnownLines::default();
         for (name, value) in head.fields() {
             known.add(name, value);

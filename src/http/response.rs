@@ -120,12 +120,12 @@ impl Response {
         let content = take(&mut self.content);
         let has_content = !matches!(self.status, StatusCode(204 | 304));
         let mut sent = bounded_http::Response::new(self.status, content);
-        let cache_control = match (self.challenge, common.is_private) {
-            (Some(_), _) => "\r\nCache-Control: no-store",
-            (None, true) => "\r\nCache-Control: private, no-cache",
-            (None, false) => "\r\nCache-Control: no-cache",
-        };
-        sent.add_field_lines([cache_control, PROTECTION_FIELDS]);
+        match (self.challenge, common.is_private) {
+            (Some(_), _) => sent.add_field_lines(["\r\nCache-Control: no-store"]),
+            (None, true) => sent.add_field_lines(["\r\nCache-Control: private, no-cache"]),
+            (None, false) => sent.add_field_lines(["\r\nCache-Control: no-cache"]),
+        }
+        sent.add_field_lines([PROTECTION_FIELDS]);
         if has_content {
             sent.add_field_lines([self.media_type.line()]);
         }

@@ -43,11 +43,11 @@ impl Exchange {
     }
 
     /// Notes in a response how long its request has waited for a change, and `wait` as applied.
-    pub(super) fn note_wait(&self, response: Response) -> Response {
-        let Some(wait) = &self.known.wait else { return response };
+    pub(super) fn note_wait(&self, response: &mut Response) {
+        let Some(wait) = &self.known.wait else { return };
         let space = if response.log_detail.is_empty() { "" } else { ", " };
         let waited = wait.since.elapsed().as_secs_f32();
-        let log_detail = format!("{}{space}waited {waited:.3} s", response.log_detail).into();
-        Response { log_detail, applied_wait: self.request().fields.prefer_wait, ..response }
+        response.log_detail = format!("{}{space}waited {waited:.3} s", response.log_detail).into();
+        response.applied_wait = self.request().fields.prefer_wait;
     }
 }

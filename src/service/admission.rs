@@ -26,7 +26,7 @@ impl Service {
             return Err(Response::error(StatusCode(400), message));
         }
         origin::check(&self.options, head, fields, self.checks_host[request.listener])?;
-        let target = matcher::parse(head.method(), head.target(), &self.options.base_path)
+        let target = matcher::parse(head.method(), head.target_bytes(), &self.options.base_path)
             .map_err(|malformed| Response::error(StatusCode(400), malformed))?;
         self.find_operation(&target, head.method(), fields)
             .map_err(|refusal| Response { varies_by_accept: target.is_page(), ..refusal })

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::iter;
 
 use bounded_http::syntax::{has_valid_escapes, split_absolute_form};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, utf8_percent_encode};
 use tiny_http::Method;
 
 use crate::options::BasePath;
@@ -34,7 +34,7 @@ pub(crate) enum Operation<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target<'a> {
     /// One or two segments below the base path, decoded. The base path itself is one empty segment.
-    Path(Cow<'a, str>, Option<Cow<'a, str>>),
+    Path(Cow<'a, [u8]>, Option<Cow<'a, str>>),
     /// A path that is not below the base path, or has more than two segments there.
     Unknown,
     /// The service itself (RFC 9110 §9.3.7). Only OPTIONS names it, by `*`, or by an absolute-form
@@ -54,17 +54,17 @@ impl<'a> Target<'a> {
             Self::Service => return Some(Operation::Options(Self::Service)),
         };
         Some(match (method, first.as_ref(), second) {
-            (Get | Head, "colors", None) => Operation::ReadAll,
-            (Post, "colors", None) => Operation::Create,
-            (Put, "colors", None) => Operation::ReplaceAll,
-            (Get | Head, "colors", Some(name)) => Operation::ReadOne(name.clone()),
-            (Put, "colors", Some(name)) => Operation::Update(name.clone()),
-            (Delete, "colors", Some(name)) => Operation::Delete(name.clone()),
-            (Get | Head, "health", None) => Operation::Health,
-            (Get | Head, "metrics", None) => Operation::Metrics,
-            (Get | Head, "openapi.json", None) => Operation::OpenApi,
-            (Get | Head, "", None) => Operation::Page,
-            (Get | Head, "page", Some(name)) if name == "files.js" => Operation::PageFiles,
+            (Get | Head, b"colors", None) => Operation::ReadAll,
+            (Post, b"colors", None) => Operation::Create,
+            (Put, b"colors", None) => Operation::ReplaceAll,
+            (Get | Head, b"colors", Some(name)) => Operation::ReadOne(name.clone()),
+            (Put, b"colors", Some(name)) => Operation::Update(name.clone()),
+            (Delete, b"colors", Some(name)) => Operation::Delete(name.clone()),
+            (Get | Head, b"health", None) => Operation::Health,
+            (Get | Head, b"metrics", None) => Operation::Metrics,
+            (Get | Head, b"openapi.json", None) => Operation::OpenApi,
+            (Get | Head, b"", None) => Operation::Page,
+            (Get | Head, b"page", Some(name)) if name == "files.js" => Operation::PageFiles,
             (Options, ..) if self.operation(&Get).is_some() => Operation::Options(self.clone()),
             _ => return None,
         })
@@ -95,27 +95,27 @@ const ESCAPE: &str = "the path has a bad percent escape, or one that does not de
 /// name. The query is ignored.
 pub(super) fn parse<'a>(
     method: &Method,
-    target: &'a str,
+    target: &'a [u8],
     base: &BasePath,
 ) -> Result<Target<'a>, &'static str> {
     let absolute_form = split_absolute_form(target);
     // RFC 9112 §3.2.4: OPTIONS of a URI with neither path nor query means `*`.
     if *method == Method::Options
-        && (target == "*" || absolute_form.is_some_and(|(_, path)| path.is_empty()))
+        && (target == b"*" || absolute_form.is_some_and(|(_, path)| path.is_empty()))
     {
         return Ok(Target::Service);
     }
     let path = match absolute_form {
         // RFC 9110 §4.2.3: an empty path is the same as "/".
-        Some((_, path)) => path.strip_prefix('/').unwrap_or(path),
-        None => target.strip_prefix('/').ok_or(FORM)?,
+        Some((_, path)) => path.strip_prefix(b"/").unwrap_or(path),
+        None => target.strip_prefix(b"/").ok_or(FORM)?,
     };
     // Also true if only the query has one, which does no harm: a path without escapes decodes to
     // itself.
-    let has_escapes = path.bytes().any(|byte| byte == b'%');
+    let has_escapes = path.contains(&b'%');
     let decodes = || {
-        let path = path.split('?').next().unwrap_or_default();
-        has_valid_escapes(path.as_bytes()) && percent_decode_str(path).decode_utf8().is_ok()
+        let path = path.split(|byte| *byte == b'?').next().unwrap_or_default();
+        has_valid_escapes(path) && percent_decode(path).decode_utf8().is_ok()
     };
     // A malformed path is a 400 wherever it points.
     if has_escapes && !decodes() {
@@ -125,25 +125,33 @@ pub(super) fn parse<'a>(
     let mut segments = iter::from_fn(|| {
         let path = rest?;
         // A slash ends a segment, and a question mark the whole path.
-        let end = path.bytes().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(path.len());
+        let end = path.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(path.len());
         let (segment, after) = path.split_at(end);
-        rest = after.strip_prefix('/');
-        Some(match has_escapes {
-            // RFC 3986 §2.1: only `%` begins an escape, so `+` stays a plus sign.
-            true => percent_decode_str(segment).decode_utf8().expect("the whole path decodes"),
-            false => Cow::Borrowed(segment),
-        })
+        rest = after.strip_prefix(b"/");
+        Some(segment)
     });
+    // RFC 3986 §2.1: only `%` begins an escape, so `+` stays a plus sign.
+    let decode = |segment: &'a [u8]| match has_escapes {
+        true => Cow::from(percent_decode(segment)),
+        false => Cow::Borrowed(segment),
+    };
     // Mostly there is no base path.
     let base = base.as_str();
-    let mut is_next = |expected| segments.next().as_deref() == Some(expected);
+    let mut is_next =
+        |name: &str| segments.next().is_some_and(|it| *decode(it) == *name.as_bytes());
     if !base.is_empty() && !base.split('/').skip(1).all(&mut is_next) {
         return Ok(Target::Unknown);
     }
-    Ok(match (segments.next(), segments.next(), segments.next()) {
-        (first, second, None) => Target::Path(first.unwrap_or_default(), second),
-        _ => Target::Unknown,
-    })
+    let (first, second) = match (segments.next(), segments.next(), segments.next()) {
+        (first, second, None) => (first.unwrap_or_default(), second),
+        _ => return Ok(Target::Unknown),
+    };
+    let text = |segment: &'a [u8]| match has_escapes {
+        true => percent_decode(segment).decode_utf8(),
+        false => str::from_utf8(segment).map(Cow::Borrowed),
+    };
+    let second = second.map(|second| text(second).expect("the whole path decodes"));
+    Ok(Target::Path(decode(first), second))
 }
 
 /// Longest path in a Location, in bytes. As a proxy, nginx takes 4 KiB of response head by default.
@@ -172,7 +180,7 @@ mod tests {
         target: &'a str,
         base: &BasePath,
     ) -> Result<Option<Operation<'a>>, &'static str> {
-        parse(&method, target, base).map(|found| found.operation(&method))
+        parse(&method, target.as_bytes(), base).map(|found| found.operation(&method))
     }
 
     fn read(name: &str) -> Result<Option<Operation<'_>>, &'static str> {
@@ -255,7 +263,11 @@ mod tests {
         for base in [BasePath::default(), BasePath::parse("/api").unwrap()] {
             for target in ["*", "http://example.org", "HTTPS://example.org:81"] {
                 assert_eq!(find(Method::Options, target, &base), service(), "{target}");
-                assert_ne!(parse(&Method::Get, target, &base), Ok(Target::Service), "{target}");
+                assert_ne!(
+                    parse(&Method::Get, target.as_bytes(), &base),
+                    Ok(Target::Service),
+                    "{target}"
+                );
             }
             for target in ["http://example.org/", "http://example.org?x", "/", "**"] {
                 assert_ne!(find(Method::Options, target, &base), service(), "{target}");

@@ -4,7 +4,6 @@
 
 use std::borrow::Cow;
 use std::fmt::Display;
-use std::sync::Arc;
 
 use bounded_http::Content;
 use tiny_http::StatusCode;
@@ -58,8 +57,9 @@ impl Service {
             Operation::ReplaceAll => write(json::from_list(content).map(Action::ReplaceAll)),
             Operation::ReadOne(name) => match find(&name) {
                 Some((seen, color)) => {
+                    let tag = color.json.tag();
                     let subject = || Subject::Color((*name).into());
-                    read_or_wait(request, content_of(&color), color.json.tag(), seen, subject)
+                    read_or_wait(request, content_of(color), tag, seen, subject)
                 }
                 None => Decision::Respond(no_such_color()),
             },
@@ -73,9 +73,9 @@ impl Service {
                 self.write(change, thread)
             }
             Operation::Update(name) => {
-                let update = json::from_update(content).map(|value| {
-                    let color = value.map(|value| Color::new(&name, &value));
-                    Action::Update(name.to_string(), color)
+                let update = json::from_update(content).map(|value| match value {
+                    Some(value) => Action::Update(Color::new(&name, &value)),
+                    None => Action::Keep(name.to_string()),
                 });
                 self.write_color(&name, self.change_of(request, update), thread)
             }
@@ -183,7 +183,7 @@ impl Service {
         let detail =
             |text: &dyn Fn() -> String| Cow::Owned(if is_logged { text() } else { String::new() });
         let changed = |color: Color, log_detail| {
-            let response = Response::new(StatusCode(200), content_of(&color));
+            let response = Response::new(StatusCode(200), content_of(color));
             Response { log_detail, is_change: true, ..response }
         };
         match outcome {
@@ -266,9 +266,9 @@ fn bad_request(error: impl Display) -> Response {
     Response::error(StatusCode(400), error.to_string())
 }
 
-fn content_of(color: &Color) -> Content {
-    match &color.json {
-        ColorJson::Short(json) => Content::Copied(Arc::clone(json)),
+fn content_of(color: Color) -> Content {
+    match color.json {
+        ColorJson::Short(json) => Content::Copied(json),
         ColorJson::Long(json) => json.content(),
     }
 }

@@ -140,6 +140,10 @@ impl Waits {
     /// call, each once.
     pub(crate) fn take_affected(&self, worker: usize) -> Vec<u64> {
         let mut entries = self.lock(worker);
+        // As in most passes.
+        if entries.marks.is_empty() {
+            return Vec::new();
+        }
         let marks = take(&mut entries.marks);
         let affected = marks.iter().filter_map(|subject| entries.subjects.get(subject));
         affected.flat_map(|entry| &entry.connections).copied().collect()

@@ -22,8 +22,10 @@ pub(crate) enum Action {
     Create(Color),
     /// Append this color, unless there is one of its name: a PUT with `If-None-Match: *`.
     CreateAbsent(Color),
-    /// Replace the first color of this name by this color. `None`: leave the color as it is.
-    Update(String, Option<Color>),
+    /// Replace the first color of the same name by this color.
+    Update(Color),
+    /// Leave the first color of this name as it is.
+    Keep(String),
     /// Remove the first color of this name.
     Delete(String),
     /// Replace the whole list by this one.
@@ -88,13 +90,15 @@ impl Change {
     /// Returns the outcome, and the edits to make: none if nothing changes.
     pub(super) fn decide(&self, colors: &ColorList) -> (Outcome, Vec<Edit>) {
         let found = match &self.action {
-            Action::Update(name, _) | Action::Delete(name) => colors.find(name),
-            Action::CreateAbsent(color) => colors.find(&color.name()),
+            Action::Keep(name) | Action::Delete(name) => colors.find(name),
+            Action::CreateAbsent(color) | Action::Update(color) => colors.find(&color.name()),
             Action::Create(_) | Action::ReplaceAll(_) => None,
         };
         match (&self.action, found) {
             // RFC 9110 §13.2.1: the 404 of a missing color comes before a failed condition.
-            (Action::Update(..) | Action::Delete(_), None) => (Outcome::NotFound, vec![]),
+            (Action::Update(_) | Action::Keep(_) | Action::Delete(_), None) => {
+                (Outcome::NotFound, vec![])
+            }
             (Action::CreateAbsent(_), Some(_)) => (Outcome::ConditionFailed, vec![]),
             // RFC 9110 §13.1.1: without a color, no If-Match holds.
             (Action::CreateAbsent(_), None) if self.conditions.if_match.is_some() => {
@@ -104,13 +108,11 @@ impl Change {
             _ if !self.conditions_hold(found.map(|(_, color)| color), colors) => {
                 (Outcome::ConditionFailed, vec![])
             }
-            (Action::Update(_, None), Some((_, color))) => {
-                (Outcome::NoValue(color.clone()), vec![])
-            }
-            (Action::Update(_, Some(updated)), Some((id, color))) if updated != color => {
+            (Action::Keep(_), Some((_, color))) => (Outcome::NoValue(color.clone()), vec![]),
+            (Action::Update(updated), Some((id, color))) if updated != color => {
                 (Outcome::Updated(updated.clone()), vec![Edit::Update(id, updated.clone())])
             }
-            (Action::Update(..), Some((_, color))) => (Outcome::Unchanged(color.clone()), vec![]),
+            (Action::Update(_), Some((_, color))) => (Outcome::Unchanged(color.clone()), vec![]),
             (Action::Delete(_), Some((id, color))) => {
                 (Outcome::Deleted(color.clone()), vec![Edit::Remove(id, color.clone())])
             }
@@ -203,15 +205,14 @@ mod tests {
 
     #[test]
     fn an_update_changes_the_value_of_the_first_or_nothing() {
-        let update = |value: Option<&str>| {
-            decide(Action::Update("a".into(), value.map(|value| color("a", value))), None)
-        };
+        let update = |value: &str| decide(Action::Update(color("a", value)), None);
+        let keep = decide(Action::Keep("a".into()), None);
         assert_eq!(
-            update(Some("3")),
+            update("3"),
             (Outcome::Updated(color("a", "3")), vec![Edit::Update(1, color("a", "3"))])
         );
-        assert_eq!(update(None), (Outcome::NoValue(color("a", "1")), vec![]));
-        assert_eq!(update(Some("1")), (Outcome::Unchanged(color("a", "1")), vec![]));
+        assert_eq!(keep, (Outcome::NoValue(color("a", "1")), vec![]));
+        assert_eq!(update("1"), (Outcome::Unchanged(color("a", "1")), vec![]));
     }
 
     #[test]
@@ -237,7 +238,7 @@ mod tests {
     #[test]
     fn a_condition_that_fails_changes_nothing() {
         let (create, replace) = (Action::Create(color("b", "3")), replace(&ColorList::default()));
-        let update = |name: &str| Action::Update(name.into(), Some(color(name, "3")));
+        let update = |name: &str| Action::Update(color(name, "3"));
         let of_a_color = [update("a"), Action::Delete("a".into())];
         for action in of_a_color.iter().chain([&create, &replace]) {
             assert_eq!(decide(action.clone(), Some("\"x\"")), (Outcome::ConditionFailed, vec![]));

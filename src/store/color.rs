@@ -1,10 +1,10 @@
 //! A color: one entry of the list. Knows nothing of where colors come from.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::sync::Arc;
 
-use memchr::memchr2;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use crate::conditions::Tag;
 use crate::representation::Representation;
@@ -16,9 +16,30 @@ pub(super) const NAME_BYTES_MAX: usize = 4096;
 /// What comes before the name in the JSON of a color.
 const NAME_BEGIN: &[u8] = br#"{"name":"#;
 
-/// Longest JSON of a color, in bytes, that is kept without its tag. To compute the tag anew for
-/// each response takes a quarter of a microsecond.
+/// What comes between name and value.
+const VALUE_BEGIN: &[u8] = br#","value":"#;
+
+/// What comes after the value.
+const END: &[u8] = b"}\n";
+
+/// Longest JSON of a color, in bytes, that is kept without its tag.
 const SHORT_BYTES_MAX: usize = 128;
+
+/// How many tags of short colors a thread keeps, with their JSON: at most 48 KiB. To compute a tag
+/// takes a quarter of a microsecond.
+const KEPT_TAGS: usize = 256;
+
+/// The tag of a short color. As long as it is kept, no other JSON has the address of this one.
+struct KeptTag {
+    json: Arc<[u8]>,
+    tag: Tag,
+}
+
+thread_local! {
+    /// Those that were used last. The address of the JSON decides the place.
+    static TAGS: RefCell<[Option<KeptTag>; KEPT_TAGS]> =
+        const { RefCell::new([const { None }; KEPT_TAGS]) };
+}
 
 /// A pointer to JSON, so that copies are cheap: a change of the list copies whole nodes of its
 /// tree, with all colors in them. Colors are equal if they have the same name and value.
@@ -54,10 +75,19 @@ impl ColorJson {
 
     pub(crate) fn tag(&self) -> Tag {
         match self {
-            Self::Short(json) => Tag::of(json),
+            Self::Short(json) => short_tag(json),
             Self::Long(json) => json.tag(),
         }
     }
+}
+
+fn short_tag(json: &Arc<[u8]>) -> Tag {
+    // What malloc returns is a multiple of 16.
+    let place = json.as_ptr().addr() / 16 % KEPT_TAGS;
+    TAGS.with_borrow_mut(|tags| match &tags[place] {
+        Some(kept) if Arc::ptr_eq(&kept.json, json) => kept.tag,
+        _ => tags[place].insert(KeptTag { json: Arc::clone(json), tag: Tag::of(json) }).tag,
+    })
 }
 
 impl PartialEq for ColorJson {
@@ -70,9 +100,12 @@ impl PartialEq for ColorJson {
     }
 }
 
-/// The fields of a color: written exactly these, in this order. Read in any order, and further
-/// fields are ignored (docs/http.md, Colors).
-#[derive(Deserialize, Serialize)]
+/// A string in JSON. Has its own memory only if it has escapes there.
+#[derive(Deserialize)]
+pub(super) struct JsonString<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
+
+/// The fields of a color, in any order. Further fields are ignored (docs/http.md, Colors).
+#[derive(Deserialize)]
 pub(crate) struct ColorFields<'a> {
     /// At most 4,096 bytes, may be empty, need not be unique.
     #[serde(borrow)]
@@ -85,33 +118,37 @@ impl Color {
     pub(crate) fn new(name: &str, value: &str) -> Self {
         // The JSON has 23 bytes besides name and value. Escapes would add more.
         let mut json = Vec::with_capacity(23 + name.len() + value.len());
-        let fields = ColorFields { name: name.into(), value: value.into() };
-        serde_json::to_writer(&mut json, &fields)
-            .expect("strings always serialize, and a Vec takes every byte");
-        json.push(b'\n');
+        for (before, text) in [(NAME_BEGIN, name), (VALUE_BEGIN, value)] {
+            json.extend_from_slice(before);
+            serde_json::to_writer(&mut json, text)
+                .expect("strings always serialize, and a Vec takes every byte");
+        }
+        json.extend_from_slice(END);
         Self { json: ColorJson::new(&json) }
     }
 
     /// The name, without parsing the value.
     pub(crate) fn name(&self) -> Cow<'_, str> {
-        #[derive(Deserialize)]
-        struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
-        let json = &self.json.bytes()[NAME_BEGIN.len()..];
-        let text = &json[1..];
-        match memchr2(b'"', b'\\', text) {
-            // Most names have no escapes.
-            Some(end) if text[end] == b'"' => {
-                str::from_utf8(&text[..end]).expect("JSON is UTF-8").into()
-            }
-            _ => {
-                let name = Name::deserialize(&mut serde_json::Deserializer::from_slice(json));
-                name.expect("it begins with a name").0
-            }
+        if let Some(plain) = self.plain_name() {
+            return str::from_utf8(plain).expect("JSON is UTF-8").into();
         }
+        let json = &self.json.bytes()[NAME_BEGIN.len()..];
+        let name = JsonString::deserialize(&mut serde_json::Deserializer::from_slice(json));
+        name.expect("it begins with a name").0
+    }
+
+    /// The name, if the JSON has it without escapes, as nearly always.
+    fn plain_name(&self) -> Option<&[u8]> {
+        let text = &self.json.bytes()[NAME_BEGIN.len() + 1..];
+        let end = text.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
+        (text[end] == b'"').then(|| &text[..end])
     }
 
     pub(super) fn is_named(&self, name: &str) -> bool {
-        self.name() == name
+        match self.plain_name() {
+            Some(plain) => plain == name.as_bytes(),
+            None => self.name() == name,
+        }
     }
 
     /// Name and value, parsed from the JSON.
@@ -149,6 +186,20 @@ mod tests {
             let color = Color::new(name, "");
             assert_eq!(color.name(), name);
             assert_eq!(names.map(|other| color.is_named(other)), names.map(|other| other == name));
+        }
+    }
+
+    #[test]
+    fn a_tag_that_is_kept_is_no_other_colors() {
+        let colors: Vec<_> = (0..2 * KEPT_TAGS).map(|i| Color::new("a", &i.to_string())).collect();
+        for color in colors.iter().chain(&colors) {
+            assert_eq!(color.json.tag(), Tag::of(color.json.bytes()));
+        }
+        drop(colors);
+        // These have addresses that others had.
+        for i in 0..2 * KEPT_TAGS {
+            let color = Color::new("b", &i.to_string());
+            assert_eq!(color.json.tag(), Tag::of(color.json.bytes()));
         }
     }
 }

@@ -122,7 +122,11 @@ impl ColorList {
     /// Applies an edit that was decided for this version, and panics if its color is missing.
     /// Returns what this version had and lost, the envelope included: it may take long to free.
     pub(super) fn apply(&mut self, edit: &Edit) -> impl Sized + use<> {
-        let envelope = take(&mut self.envelope);
+        let envelope = match Arc::get_mut(&mut self.envelope) {
+            // No clone shares it, so it can be that of the next version.
+            Some(envelope) => (envelope.take(), None),
+            None => (None, Some(take(&mut self.envelope))),
+        };
         let mut color_before = None;
         let mut list_before = None;
         match edit {

@@ -1,6 +1,7 @@
 //! Reads colors from JSON: the content of a create, the content of an update, and a list. Knows
 //! nothing of how a list is changed.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -8,7 +9,7 @@ use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::color::{Color, ColorFields, NAME_BYTES_MAX};
+use super::color::{Color, ColorFields, JsonString, NAME_BYTES_MAX};
 use super::color_list::ColorList;
 
 /// The form of a color, and of an update of one, for messages.
@@ -100,11 +101,11 @@ pub(crate) fn from_create(content: &[u8]) -> Result<Color, JsonError> {
 /// and the rest are ignored.
 ///
 /// No content at all means the same as `{}`: keep the value (docs/http.md, Colors).
-pub(crate) fn from_update(content: &[u8]) -> Result<Option<String>, JsonError> {
+pub(crate) fn from_update(content: &[u8]) -> Result<Option<Cow<'_, str>>, JsonError> {
     #[derive(Deserialize)]
-    struct Update {
-        #[serde(default, deserialize_with = "not_null")]
-        value: Option<String>,
+    struct Update<'a> {
+        #[serde(borrow, default, deserialize_with = "not_null")]
+        value: Option<Cow<'a, str>>,
     }
     let content = if content.is_empty() { b"{}" } else { content };
     parse(content, SEND, COLOR_FORM).map(|Object(Update { value })| value)
@@ -128,8 +129,8 @@ fn check_length(name: &str, what: &str) -> Result<(), String> {
 }
 
 /// Refuses null, which serde would read as a missing value.
-fn not_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    String::deserialize(deserializer).map(Some)
+fn not_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Cow<'de, str>>, D::Error> {
+    JsonString::deserialize(deserializer).map(|JsonString(value)| Some(value))
 }
 
 /// Reads a list: an array of colors, or the envelope `{"data":[...]}` that `GET /colors` answers.

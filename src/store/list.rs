@@ -131,7 +131,8 @@ impl SharedList {
         let (outcome, edits, number, before) = {
             let mut current = self.lock();
             let (outcome, edits) = change.decide(&current.list);
-            let before: Vec<_> = edits.iter().map(|edit| current.list.apply(edit)).collect();
+            debug_assert!(edits.len() <= 1, "only a list takes the place of several colors");
+            let before = edits.first().map(|edit| current.list.apply(edit));
             current.number += u64::from(!edits.is_empty());
             (outcome, edits, current.number, before)
         };
@@ -281,7 +282,7 @@ mod tests {
     fn a_condition_on_a_list_that_others_change_all_the_time_is_given_up() {
         let list = list(5_000);
         let is_over = AtomicBool::new(false);
-        let update = |value| Action::Update("0".to_owned(), Some(Color::new("0", value)));
+        let update = |value| Action::Update(Color::new("0", value));
         let updates = ["1", "2"].map(|value| Change::new(update(value), Conditions::default()));
         let replace = replace_unless_empty(list.version().list);
         let deadline = Instant::now() + Duration::from_secs(60);

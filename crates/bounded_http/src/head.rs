@@ -44,6 +44,7 @@ pub struct Head {
     needs_dns: bool,
     has_content: bool,
     keep_alive: bool,
+    has_other_fields: bool,
 }
 
 impl Head {
@@ -55,7 +56,12 @@ impl Head {
     /// The request target as received (RFC 9112 §3.2), in any of its forms. It has no white space,
     /// no control characters and no `#`. Percent escapes are not decoded, and may be malformed.
     pub fn target(&self) -> &str {
-        str::from_utf8(&self.bytes[self.target.clone()]).expect("it was UTF-8 when it was parsed")
+        str::from_utf8(self.target_bytes()).expect("it was UTF-8 when it was parsed")
+    }
+
+    /// The bytes of [`Head::target`], without the time to check again that they are UTF-8.
+    pub fn target_bytes(&self) -> &[u8] {
+        &self.bytes[self.target.clone()]
     }
 
     /// The host that the request is for, with its port if it has one: the authority of an
@@ -92,6 +98,12 @@ impl Head {
         })
     }
 
+    /// Whether [`Head::fields`] has others than those that the server itself uses: Host,
+    /// Content-Length, Transfer-Encoding, Connection and Expect.
+    pub fn has_other_fields(&self) -> bool {
+        self.has_other_fields
+    }
+
     /// Whether the head announces content. If that is chunked, it may turn out to be empty.
     pub fn has_content(&self) -> bool {
         self.has_content
@@ -125,12 +137,13 @@ impl Head {
         self.target = host.len()..kept.len();
         self.host = self.host.as_ref().map(|_| 0..self.target.start);
         self.bytes = kept.into_bytes();
+        self.has_other_fields = false;
     }
 }
 
 impl Drop for Head {
     fn drop(&mut self) {
-        buffer::give_back(take(&mut self.bytes));
+        buffer::give_back(&buffer::HEAD, take(&mut self.bytes));
     }
 }
 
@@ -167,6 +180,8 @@ struct FieldLines<'a> {
     close: bool,
     keep_alive: bool,
     expects_continue: bool,
+    /// See [`Head::has_other_fields`].
+    has_others: bool,
 }
 
 /// Parses a whole head, its empty line included. `content_max`: the longest content in bytes.
@@ -206,7 +221,7 @@ pub(super) fn parse(
         lines.add(line.name, line.value)?;
     }
     let method: Method = method.parse().map_err(|()| REQUEST_LINE)?;
-    let host = lines.host(target)?;
+    let host = lines.host(target.as_bytes())?;
     let framing = lines.framing(content_max)?;
     // RFC 9110 §9.3.6: what follows CONNECT is for the tunnel, which is refused.
     let is_connect = matches!(method, Method::Connect);
@@ -218,6 +233,7 @@ pub(super) fn parse(
         host: host.map(|host| place(head, host.text)),
         has_content: !matches!(framing, Framing::Length(0)),
         keep_alive: !lines.close && !is_connect && (lines.is_1_1 || lines.keep_alive),
+        has_other_fields: lines.has_others,
     };
     let expects_continue = lines.expects_continue;
     Ok(Incoming { head, content: Vec::new(), framing, is_new: true, expects_continue })
@@ -247,11 +263,12 @@ pub(super) fn parse_in_part(head: &[u8]) -> Option<Head> {
         needs_dns: false,
         has_content: false,
         keep_alive: false,
+        has_other_fields: true,
     })
 }
 
 fn copy(head: &[u8]) -> Vec<u8> {
-    let mut bytes = buffer::take();
+    let mut bytes = buffer::HEAD.take();
     bytes.extend_from_slice(head);
     bytes
 }
@@ -306,14 +323,14 @@ impl<'a> FieldLines<'a> {
                 }
                 self.expects_continue |= has(b"100-continue");
             }
-            _ => {}
+            _ => self.has_others = true,
         }
         Ok(())
     }
 
     /// The host that the request is for (RFC 9112 §3.2). `None` with HTTP/1.0, and if an empty Host
     /// came by a unix socket: a URL of that may have no authority.
-    fn host(&self, target: &'a str) -> Result<Option<Host<'a>>, ProtocolError> {
+    fn host(&self, target: &'a [u8]) -> Result<Option<Host<'a>>, ProtocolError> {
         let host = match self.host {
             Some(b"") if self.is_unix => None,
             Some(value) => Some(Host::parse(value).ok_or(ProtocolError::HOST)?),
@@ -322,7 +339,7 @@ impl<'a> FieldLines<'a> {
         };
         // RFC 9112 §3.2.2: the authority of an absolute-form target replaces Host.
         match split_absolute_form(target) {
-            Some((authority, _)) => Host::parse(authority.as_bytes()).map(Some).ok_or(AUTHORITY),
+            Some((authority, _)) => Host::parse(authority).map(Some).ok_or(AUTHORITY),
             None => Ok(host),
         }
     }

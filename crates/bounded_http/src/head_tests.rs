@@ -93,3 +93,20 @@ fn target_and_host_stay_without_the_fields() {
         assert_eq!((head.fields().next(), head.memory()), (None, length));
     }
 }
+
+#[test]
+fn a_head_says_whether_it_has_fields_that_the_server_does_not_use() {
+    for (lines, expected) in [
+        ("", false),
+        ("content-length: 1\r\nConnection: close\r\nExpect: 100-continue\r\n", false),
+        ("Transfer-Encoding: chunked\r\n", false),
+        ("Content-Lengths: 1\r\n", true),
+        ("Accept: a\r\nConnection: close\r\n", true),
+    ] {
+        let bytes = format!("PUT / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
+        let mut head = parse(bytes.as_bytes(), 1, false).unwrap().head;
+        assert_eq!(head.has_other_fields(), expected, "{lines}");
+        head.drop_fields();
+        assert!(!head.has_other_fields(), "{lines}");
+    }
+}

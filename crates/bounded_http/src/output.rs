@@ -137,8 +137,8 @@ impl Output {
     /// Sends what the socket has room for. Stops once [`TURN_BYTES`] are sent, or somewhat more.
     pub(super) fn flush(&mut self, socket: impl AsFd) -> io::Result<Sent> {
         let before = self.sent;
-        while let Some(rest) = self.rest() {
-            let sent = match rest {
+        while !self.is_sent() {
+            let sent = match self.rest() {
                 [rest, b""] | [b"", rest] => rustix::net::send(&socket, rest, SEND_FLAGS),
                 both => rustix::net::sendmsg(
                     &socket,
@@ -153,7 +153,7 @@ impl Output {
                 }
                 sent => self.sent += sent?,
             }
-            if self.sent - before >= TURN_BYTES && self.rest().is_some() {
+            if self.sent - before >= TURN_BYTES && !self.is_sent() {
                 return Ok(Sent::Enough);
             }
         }
@@ -167,12 +167,16 @@ impl Output {
         Ok(Sent::All)
     }
 
-    /// What is not sent of `buffer`, and of `content` up to one turn; `None` if all is sent.
-    fn rest(&self) -> Option<[&[u8]; 2]> {
+    fn is_sent(&self) -> bool {
+        self.sent == self.buffer.len() + self.content.bytes().len()
+    }
+
+    /// What is not sent of `buffer`, and of `content` up to one turn.
+    fn rest(&self) -> [&[u8]; 2] {
         let buffer = &self.buffer[self.sent.min(self.buffer.len())..];
         let content = &self.content.bytes()[self.sent.saturating_sub(self.buffer.len())..];
         let content = &content[..content.len().min(TURN_BYTES)];
-        (!buffer.is_empty() || !content.is_empty()).then_some([buffer, content])
+        [buffer, content]
     }
 }
 
@@ -218,7 +222,7 @@ mod tests {
             let mut output = Output::default();
             let response = Response::from_data("none").with_status_code(status);
             output.append(response, false, DATE, CLOSE);
-            let Some([bytes, b""]) = output.rest() else { panic!("one buffer") };
+            let [bytes, b""] = output.rest() else { panic!("one buffer") };
             let text = str::from_utf8(bytes).unwrap();
             assert!(text.ends_with("\r\n\r\n"), "{text}");
             assert!(!text.contains("Content-Length"), "{text}");
@@ -235,7 +239,7 @@ mod tests {
         };
         output.append(none(), false, DATE, CLOSE);
         output.append(none(), true, DATE, CLOSE);
-        let Some([bytes, b""]) = output.rest() else { panic!("one buffer") };
+        let [bytes, b""] = output.rest() else { panic!("one buffer") };
         let text = str::from_utf8(bytes).unwrap();
         assert_eq!((text.matches("HTTP/1.1 404 ").count(), text.matches("none").count()), (2, 1));
         assert!(text.ends_with("Connection: close\r\n\r\n"));

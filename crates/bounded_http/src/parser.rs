@@ -167,11 +167,12 @@ impl Parser {
         let bytes = &self.received[self.start..];
         // Look no further than the limit: the result must not depend on how much arrives at a time.
         let bytes = &bytes[..bytes.len().min(HEAD_BYTES_MAX + 1)];
-        if bytes.first().is_some_and(|first| !is_tchar(first) && *first != b'\r') {
-            return Err(ProtocolError::malformed("this is not an HTTP request"));
-        }
-        if bytes.get(..=METHOD_BYTES_MAX).is_some_and(|start| start.iter().all(is_tchar)) {
-            return Err(ProtocolError::METHOD_TOO_LONG);
+        match bytes.iter().take(METHOD_BYTES_MAX + 1).position(|byte| !is_tchar(byte)) {
+            Some(0) if bytes[0] != b'\r' => {
+                return Err(ProtocolError::malformed("this is not an HTTP request"));
+            }
+            None if bytes.len() > METHOD_BYTES_MAX => return Err(ProtocolError::METHOD_TOO_LONG),
+            _ => {}
         }
         while let Some(length) = memchr(b'\n', &bytes[self.searched..]) {
             self.searched += length + 1;

@@ -105,7 +105,7 @@ impl Response {
     /// A response with this content and no fields. No content is sent in answer to HEAD, nor with
     /// 1xx, 204 and 304 (RFC 9110 §6.4.1).
     pub fn new(status: StatusCode, content: Content) -> Self {
-        Self { status, lines: buffer::take(), content, is_last: false }
+        Self { status, lines: buffer::LINES.take(), content, is_last: false }
     }
 
     /// A 200 with these bytes, without Content-Type, as in tiny_http.
@@ -190,21 +190,26 @@ impl Response {
 
     /// The content, once the head is written.
     pub(super) fn into_content(self) -> Content {
-        buffer::give_back(self.lines);
+        buffer::give_back(&buffer::LINES, self.lines);
         self.content
     }
 
     /// Appends status line, fields and the empty line. `date`: an IMF-fixdate (RFC 9110 §5.6.7).
     /// `end`: [`CLOSE`], or [`keep_alive`].
     pub(super) fn write_head(&self, out: &mut Vec<u8>, date: &str, end: &str) {
-        let mut digits = itoa::Buffer::new();
-        let code = digits.format(self.status.0);
-        let reason = match self.status {
+        match self.status {
+            // A shortcut for the most frequent one.
+            StatusCode(200) => push(out, ["HTTP/1.1 200 OK\r\nDate: "]),
             // RFC 9110 §15.5.14; tiny_http has the phrase of RFC 7231.
-            StatusCode(413) => "Content Too Large",
-            status => status.default_reason_phrase(),
-        };
-        push(out, ["HTTP/1.1 ", code, " ", reason, "\r\nDate: ", date]);
+            StatusCode(413) => push(out, ["HTTP/1.1 413 Content Too Large\r\nDate: "]),
+            status => {
+                let mut digits = itoa::Buffer::new();
+                let code = digits.format(status.0);
+                let reason = status.default_reason_phrase();
+                push(out, ["HTTP/1.1 ", code, " ", reason, "\r\nDate: "]);
+            }
+        }
+        push(out, [date]);
         out.extend_from_slice(&self.lines);
         // RFC 9110 §8.6 and §15.4.5: no Content-Length on 1xx and 204, and none needed on 304.
         if self.has_content(false) {
