@@ -184,7 +184,7 @@ fn changes_that_are_saved_together_fail_together_and_what_changes_nothing_does_n
         (Action::Delete("none".to_owned()), Conditions::default()),
         (Action::Create(color("c", "")), Conditions::default()),
         (Action::Delete("a".to_owned()), if_other()),
-        (Action::Update("none".to_owned(), Some(color("none", "1"))), Conditions::default()),
+        (Action::Update(color("none", "1")), Conditions::default()),
         (Action::Delete("a".to_owned()), Conditions::default()),
     ];
     let (sender, delivered) = mpsc::channel();
