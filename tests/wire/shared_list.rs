@@ -308,7 +308,7 @@ fn three_hosts_share_a_list_and_one_or_all_are_replaced() {
     one.add_users();
     hosts.iter().for_each(|host| host.start_colors());
     assert_ne!(one.list(), list);
-    let restore = block(OPERATING, "sh", "systemctl start colors").lines().last().unwrap();
+    let restore = block(OPERATING, "sh", "-T backup.json").lines().last().unwrap();
     one.run(restore);
     two.change(&three, "restored");
     assert_eq!(three.list(), list.replace("without two", "restored"));
