@@ -111,7 +111,7 @@ impl Conditions {
     }
 
     /// Whether there is `If-None-Match: *`, with which a PUT of a color creates it or fails.
-    pub(crate) fn need_absence(&self) -> bool {
+    pub(crate) fn requires_absence(&self) -> bool {
         self.if_none_match == Some(TagCondition::Any)
     }
 

@@ -72,7 +72,7 @@
 //!   - `conditions`: entity tags, and If-Match and If-None-Match on them
 //!   - `pool`: the threads, and their names
 //!   - `outbound`: requests to other servers, and their time-outs
-//!   - `names`: looks up the names of other servers
+//!   - `host_resolver`: looks up the names of other servers
 //!   - `secret_file`: files that have secrets
 //!   - `signals`: stop the service, or have tokens read again
 //!   - `service_manager`: what systemd is told, heartbeats for its watchdog included
@@ -99,7 +99,7 @@
 //! part of step 2 above. With it:
 //!
 //! 1. `Service::operate` makes a `Change` of the content: `Decision::Save`. At the end of the pass,
-//!    `Handler::save` keeps the requests, and gives their changes to the writer by `Store::submit`.
+//!    `Handler::submit` keeps the requests, and gives their changes to the writer by `Store::submit`.
 //! 2. The `Writer` takes changes that wait, finds the `Outcome` and the `Edit`s of each on a clone
 //!    of the list, commits (FILE-wal is synced, or etcd has it), and publishes the clone.
 //! 3. The publication calls `Waits::mark` with the `Step` to the new version, as below.
@@ -143,8 +143,9 @@
 //!
 //! # Threads
 //!
-//! `run` starts them. All but main, names and log are threads of one pool. Those that run for good
-//! have names of their own, such as worker-0. A stop has one more, for a tenth of a second.
+//! `run` starts them. All but main, resolver and log are threads of one pool. Those that run for good
+//! have names of their own, such as worker-0. For a moment, there is one more at a stop, and one for
+//! each member of etcd when the service looks which of them answers.
 //!
 //! - **main** reads the tokens and opens the list. Then it accepts connections, takes signals,
 //!   reads tokens again and sends heartbeats. It waits in poll(2), at the start for FILE, etcd or
@@ -165,8 +166,8 @@
 //!   list. It waits for etcd.
 //! - **The follower**, with `--follow`, asks the other service, and submits its list. It waits for
 //!   that service and for the writer.
-//! - **names**, once a host has to be found by its name, looks up names one after the other. It
-//!   waits for DNS; who asks waits no longer than for any other step (`names`).
+//! - **resolver**, once a host has to be found by its name, looks up names one after the other. It
+//!   waits for DNS; who asks waits no longer than for any other step (`host_resolver`).
 //! - **log** writes log lines. It waits for its channel and for standard error.
 //!
 //! # Locks
@@ -186,7 +187,7 @@
 //! - `Unsaved::exchanges`: the requests of a worker whose changes the writer has.
 //! - `Tokens::accepted`: the hashes and the names of the tokens. `User::token`: that of etcd.
 //! - `Limiter::rate`: how many lines of one kind were logged in this second.
-//! - `Names::thread` and `Names::known`: the channel to names, and what it has found.
+//! - `Lookups::thread` and `Lookups::known`: the channel to resolver, and what it has found.
 //! - `StorageStatus::current`: whether saving works.
 //! - `FollowStatus::answers`: how the service that is followed answers.
 
@@ -203,11 +204,11 @@ mod follower;
 #[path = "../fuzz/seam/fuzzing.rs"]
 pub mod fuzzing;
 mod health_check;
+mod host_resolver;
 mod http;
 mod load;
 mod logging;
 mod metrics;
-mod names;
 mod options;
 mod outbound;
 mod pool;

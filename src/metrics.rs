@@ -12,7 +12,7 @@ use tiny_http::Method;
 use crate::http::METHODS;
 
 /// The value of the label `reason`.
-pub(crate) fn label(reason: Closing) -> &'static str {
+pub(crate) fn closing_label(reason: Closing) -> &'static str {
     match reason {
         Closing::Idle => "idle",
         Closing::RequestTimeout => "request",

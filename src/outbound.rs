@@ -14,7 +14,7 @@ use ureq::unversioned::transport::{
 };
 use ureq::{Agent, Error, Timeout};
 
-use crate::names::HostResolver;
+use crate::host_resolver::HostResolver;
 
 /// Length in bytes of the pieces of content that a server has to send in time.
 const PIECE_BYTES: usize = 64 * 1024;

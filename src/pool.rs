@@ -8,8 +8,7 @@ use threadpool::ThreadPool;
 /// Bytes of stack of each thread of the pool. The deepest call needs a quarter of that.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// Starts all threads but the main one, those of the log and of names, and one while the service
-/// stops. `None` if the system refuses one.
+/// Starts this number of threads. `None` if the system refuses one.
 pub(crate) fn start(threads: usize) -> Option<ThreadPool> {
     // The threadpool crate panics when it cannot start a thread. The caller reports that, so the
     // panic itself is not logged.

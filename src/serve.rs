@@ -66,7 +66,7 @@ fn serve_pass(worker: &mut Worker, handler: &Arc<Handler>) {
     }
     counters.not_durable.observe_each(answered, worker.pass_time());
     if !changes.is_empty() {
-        handler.save(worker.number(), changes);
+        handler.submit(worker.number(), changes);
     }
 }
 
@@ -134,8 +134,8 @@ impl Handler {
     }
 
     /// Answers a request, or has it answered later. If its change has to be saved first, both are
-    /// added to `changes`. `thread`: the one that calls this. True if it was answered in the pass
-    /// that received it.
+    /// added to `changes`. `thread`: the one that calls this. True if it was answered, and took no
+    /// longer than the pass that received it first.
     fn answer(
         self: &Arc<Self>,
         exchange: Exchange,
@@ -167,8 +167,7 @@ impl Handler {
         false
     }
 
-    /// Sends a response. True if the pass that received the request goes on: others have a time of
-    /// their own.
+    /// Sends a response. False if the request took longer than a pass: its time is noted here.
     fn respond(&self, exchange: Exchange, mut response: Response, thread: Thread) -> bool {
         let is_late = exchange.known.wait.is_some() || thread != Thread::Worker;
         exchange.note_wait(&mut response);

@@ -37,7 +37,7 @@ pub(crate) struct Service {
     /// The service whose list this one has, if it follows one.
     followed: Option<Arc<FollowStatus>>,
     pub(crate) metrics: Metrics,
-    /// For its state, which `/health` and `/metrics` tell.
+    /// For its state, which `/health` and `/metrics` tell, and to notify workers.
     pub(crate) server: Handle,
     pub(crate) waits: Arc<Waits>,
     /// Whether requests for foreign host names are refused, by the number of the listener.

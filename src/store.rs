@@ -154,8 +154,8 @@ impl Store {
         Some(outcome)
     }
 
-    /// Has the writer save what is queued and close the storage. After that, FILE alone is the
-    /// list. Fails with the reason why it may not be, such as that the deadline has passed.
+    /// Has the writer save what is queued and close the storage. If that is FILE, it alone is the
+    /// list then. Fails with the reason why it may not be, such as that the deadline has passed.
     pub(crate) fn close(&self, deadline: Instant) -> Result<(), String> {
         let Some((writer, _)) = &self.writer else { return Ok(()) };
         let (sender, closed) = mpsc::channel();

@@ -16,7 +16,7 @@ type Decided = Result<Outcome, StorageError>;
 pub(super) struct Unsaved {
     /// By the ids of their connections.
     exchanges: Mutex<HashMap<u64, Exchange>>,
-    /// What the writer calls. The same for all changes of the worker, so that the outcomes of a
+    /// What is called with the outcomes. The same for all changes of the worker, so that the outcomes of a
     /// commit come together.
     deliver: Arc<Deliver>,
 }
@@ -46,13 +46,13 @@ impl Handler {
             let worker = exchange.http.arrival().worker;
             let mut changes = Vec::new();
             handler.answer(exchange, Thread::LongAnswers { queued_at }, &mut changes);
-            handler.save(worker, changes);
+            handler.submit(worker, changes);
         });
     }
 
     /// Has the writer make these changes of one worker, and answer their requests. They go
     /// together: a commit of all of them costs one sync, as that of the first one would.
-    pub(super) fn save(&self, worker: usize, mut changes: Vec<(Exchange, Change)>) {
+    pub(super) fn submit(&self, worker: usize, mut changes: Vec<(Exchange, Change)>) {
         // If the client is known to have gone, its change is not made.
         changes.retain(|(exchange, _)| exchange.http.is_open());
         if changes.is_empty() {
@@ -71,7 +71,8 @@ impl Handler {
         self.service.store.submit(submitted, &unsaved.deliver);
     }
 
-    /// Answers requests of one worker on whose changes the writer has decided, on its thread.
+    /// Answers requests of one worker on whose changes the writer has decided, or which it does not
+    /// take. On the thread of the writer or, for the latter, of the worker.
     fn answer_decided(self: &Arc<Self>, worker: usize, decided: Vec<(u64, Decided)>) {
         let decided: Vec<_> = {
             let mut exchanges = self.unsaved[worker].lock();

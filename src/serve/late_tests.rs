@@ -102,7 +102,7 @@ fn a_panic_while_outcomes_are_delivered_is_answered_with_500() {
     while let Some(request) = tested.worker.try_recv() {
         handler.answer(Exchange::new(request), Thread::Worker, &mut changes);
     }
-    handler.save(0, changes);
+    handler.submit(0, changes);
     let (changes, deliver) = take_changes(&queue);
     handler.make(changes, &deliver);
     tested.pass();

@@ -14,7 +14,9 @@ use crate::conditions::Tag;
 use crate::follow_status::FollowStatus;
 use crate::http::{METHODS, MediaType, Request, Response, rfc3339};
 use crate::logging;
-use crate::metrics::{BOUNDS, CLASSES, Counter, FIRST_BOUND, Histogram, StorageMetrics, label};
+use crate::metrics::{
+    BOUNDS, CLASSES, Counter, FIRST_BOUND, Histogram, StorageMetrics, closing_label,
+};
 use crate::store::StorageStatus;
 
 /// The metric families, one per line: name, type and help.
@@ -108,7 +110,7 @@ impl Service {
         text.family("colors_connections_closed_total");
         for reason in Closing::ALL {
             let count = metrics.sum(|worker| worker.closed(reason));
-            text.sample(&format!("{{reason=\"{}\"}}", label(reason)), count);
+            text.sample(&format!("{{reason=\"{}\"}}", closing_label(reason)), count);
         }
         text.number("colors_workers", metrics.workers.len());
         let (colors, bytes) = store.list.size();

@@ -10,7 +10,7 @@ use tiny_http::StatusCode;
 use super::{Service, access_log};
 use crate::http::{Request, RequestFields, Response};
 use crate::logging;
-use crate::metrics::label;
+use crate::metrics::closing_label;
 use crate::options::Options;
 
 /// The message of a 500: when the service panics on a request, or drops it without an answer.
@@ -89,7 +89,7 @@ impl Policy for Service {
 
     fn closed(&self, arrival: Arrival, reason: Closing) {
         self.metrics.workers[arrival.worker].closed(reason).inc();
-        log::debug!("closed {}: {}", access_log::client(arrival.peer, None), label(reason));
+        log::debug!("closed {}: {}", access_log::client(arrival.peer, None), closing_label(reason));
     }
 
     fn warn(&self, what: fmt::Arguments<'_>) {

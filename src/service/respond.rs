@@ -63,7 +63,7 @@ impl Service {
                 }
                 None => Decision::Respond(no_such_color()),
             },
-            Operation::Update(name) if request.fields.conditions.need_absence() => {
+            Operation::Update(name) if request.fields.conditions.requires_absence() => {
                 let create = json::from_create_named(&name, content).map(Action::CreateAbsent);
                 let change = self.change_of(request, create).map_err(|refusal| match find(&name) {
                     // If the color is there, 412 comes before what else is wrong with the request.

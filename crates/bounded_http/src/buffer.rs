@@ -6,12 +6,17 @@ use std::thread::LocalKey;
 /// Largest capacity, in bytes, of a buffer that is kept.
 const KEPT_BYTES_MAX: usize = 1024;
 
-// `take` leaves an empty buffer, which has no memory.
 thread_local! {
     /// For a head.
     pub(super) static HEAD: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
     /// For the field lines of a response.
     pub(super) static LINES: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// A buffer, which is empty.
+pub(super) fn take(kept: &'static LocalKey<Cell<Vec<u8>>>) -> Vec<u8> {
+    // It fails while the thread ends.
+    kept.try_with(Cell::take).unwrap_or_default()
 }
 
 /// Takes back a buffer that is not needed any more.

@@ -17,7 +17,8 @@
 //!
 //! Not drawn: from all states but two, a connection closes when its socket fails, its client has
 //! gone, its deadline has passed, or room has to be made. A parked request is handed out a last
-//! time first. A request that is away is waited for.
+//! time first. A request that is away is waited for, unless sending
+//! the responses before it fails.
 //!
 //! This file has the states, the table of events in each of them, their deadlines and their memory.
 //! What happens in `State::Receiving` is in [`receiving`], from there until the answer in
@@ -194,11 +195,10 @@ impl Connection {
                 Ok(self.close(Closing::NoRoom, pass))
             }
 
-            // The client sent more, or has gone: epoll would report that in every pass. No other
-            // event comes: this state has no deadline, and is never in the run queue.
-            (state @ State::Away { .. }, _) => {
-                Ok(Transition(state, Next::Epoll(EventFlags::empty())))
-            }
+            // There is room in the socket, or the client sent more, or has gone: epoll would report
+            // the latter in every pass. No other event comes: this state has no deadline, and is
+            // never in the run queue.
+            (state @ State::Away { .. }, _) => self.send_while_away(state, EventFlags::empty()),
 
             (State::Parked { request, since, until }, Event::Socket) => {
                 self.receive_while_parked(request, since, until, pass)

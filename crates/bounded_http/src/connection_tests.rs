@@ -334,6 +334,22 @@ fn a_parked_request_counts_as_much_memory_as_before() {
     assert_eq!(counted(&pair), handed_out, "it is handed out again");
 }
 
+/// The client may ask for the next thing only when it has read these.
+#[test]
+fn responses_before_a_request_that_is_away_are_sent_to_their_end() {
+    let (client, socket) = Client::new();
+    rustix::net::sockopt::set_socket_send_buffer_size(&socket, 1).unwrap();
+    let mut pair = Pair::of((client, socket));
+    let requests = get("/lines").repeat(6) + &get("/away");
+    assert_eq!(pair.send(1, &requests), Next::Epoll(EventFlags::OUT));
+    let mut received = pair.client.receive();
+    while pair.handle(Event::Socket) == Next::Epoll(EventFlags::OUT) {
+        received.extend(pair.client.receive());
+    }
+    received.extend(pair.client.receive());
+    assert_eq!((describe(&received).len(), pair.application.away.len()), (6, 1));
+}
+
 #[test]
 fn a_request_that_is_away_counts_though_its_connection_is_closed() {
     let mut pair = Pair::new();

@@ -53,8 +53,10 @@ impl Head {
         &self.method
     }
 
-    /// The request target as received (RFC 9112 §3.2), in any of its forms. It has no white space,
-    /// no control characters and no `#`. Percent escapes are not decoded, and may be malformed.
+    /// The request target as received (RFC 9112 §3.2), in any of its forms: of CONNECT, it is
+    /// an authority. It has no `#`, and of ASCII no white space and no control characters. Percent
+    /// escapes are not decoded, and may be malformed; other characters than those of ASCII may be
+    /// there as they are.
     pub fn target(&self) -> &str {
         str::from_utf8(self.target_bytes()).expect("it was UTF-8 when it was parsed")
     }
@@ -223,7 +225,7 @@ pub(super) fn parse(
     let method: Method = method.parse().map_err(|()| REQUEST_LINE)?;
     let host = lines.host(target.as_bytes())?;
     let framing = lines.framing(content_max)?;
-    // RFC 9110 §9.3.6: what follows CONNECT is for the tunnel, which is refused.
+    // RFC 9110 §9.3.6: what follows CONNECT is for a tunnel, and there is none.
     let is_connect = matches!(method, Method::Connect);
     let head = Head {
         bytes: copy(&head[..head.len() - EMPTY_LINE.len()]),
@@ -268,7 +270,7 @@ pub(super) fn parse_in_part(head: &[u8]) -> Option<Head> {
 }
 
 fn copy(head: &[u8]) -> Vec<u8> {
-    let mut bytes = buffer::HEAD.take();
+    let mut bytes = buffer::take(&buffer::HEAD);
     bytes.extend_from_slice(head);
     bytes
 }

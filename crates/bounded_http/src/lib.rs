@@ -108,9 +108,8 @@
 //! - of [`Response`]: `from_data`, `from_string`, `empty`, `with_status_code`, `with_header` and
 //!   `boxed`; and [`Header`], [`Method`] and [`StatusCode`] themselves.
 //!
-//! Others have another name: `headers` is [`Head::fields`], `try_recv` and `unblock` are
-//! [`Worker::try_recv`] and [`Handle::notify`], and a unix socket is a listener for
-//! [`Handle::start`]. There are no iterators over requests, files, streams, upgrades or TLS.
+//! `headers` is [`Head::fields`] here. Whoever needs `try_recv`, `unblock`, `server_addr` or a unix
+//! socket uses a [`Handle`]. There are no iterators over requests, files, streams, upgrades or TLS.
 //!
 //! Linux alone: it needs epoll(7) and eventfd(2).
 //!

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tiny_http::{Header, StatusCode};
 
 use super::buffer;
-use super::syntax::is_field;
+use super::syntax::{is_field, is_token};
 
 /// What the server adds itself, or decides.
 const SERVER_FIELDS: [&str; 5] =
@@ -105,7 +105,7 @@ impl Response {
     /// A response with this content and no fields. No content is sent in answer to HEAD, nor with
     /// 1xx, 204 and 304 (RFC 9110 §6.4.1).
     pub fn new(status: StatusCode, content: Content) -> Self {
-        Self { status, lines: buffer::LINES.take(), content, is_last: false }
+        Self { status, lines: buffer::take(&buffer::LINES), content, is_last: false }
     }
 
     /// A 200 with these bytes, without Content-Type, as in tiny_http.
@@ -133,13 +133,15 @@ impl Response {
     }
 
     /// The same with one more field, as in tiny_http: a Content-Type replaces the one before, and
-    /// what the server adds itself is left out. So is a value with a line break, which would be
-    /// another field (RFC 9110 §5.5).
+    /// what the server adds itself is left out. So is a field whose name is no token, or whose value
+    /// has a control character: it would be read as another one (RFC 9110 §5.1 and §5.5).
     #[must_use]
     pub fn with_header(mut self, header: Header) -> Self {
         let (name, value) = (header.field.as_str().as_str(), header.value.as_str());
         let is = |known: &str| is_field(name.as_bytes(), known);
-        if SERVER_FIELDS.into_iter().any(is) || value.contains(['\r', '\n']) {
+        let is_malformed =
+            !is_token(name) || value.contains(|it: char| it.is_ascii_control() && it != '\t');
+        if is_malformed || SERVER_FIELDS.into_iter().any(is) {
             return self;
         }
         if is("Content-Type") {
@@ -278,6 +280,9 @@ mod tests {
             .with_header(field("Content-Length", "9"))
             .with_header(field("connection", "upgrade"))
             .with_header(field("Link", "<a>\r\nContent-Length: 9"))
+            .with_header(field("A\r\nContent-Length: 1\r\nB", "1"))
+            .with_header(field("Content-Length ", "9"))
+            .with_header(field("", "1"))
             .with_header(field("Allow", "GET"))
             .with_header(field("Content-Type-Not", "text/plain"))
             .with_header(field("content-type", "text/html"));

@@ -424,7 +424,11 @@ impl Worker {
 }
 
 impl Drop for Worker {
+    /// Sends the answer to the last request, such as the 500 of one that a panic has dropped.
     fn drop(&mut self) {
+        if let Some(id) = self.handed_out.take() {
+            self.with_connection(id, Connection::take_back);
+        }
         self.pass.shared.workers[self.pass.worker].inbox.close();
     }
 }

@@ -24,11 +24,24 @@ impl Connection {
             return self.handle_settled(settled, pass);
         }
         let state = replace(&mut self.state, State::Closed);
-        // Send the responses to earlier requests. If the client has gone, this fails.
-        let sent = self.output.flush(&self.socket);
         // Epoll goes on to report IN: few clients send more before they have the answer, and to
         // stop that costs a system call. If a client does send more, `Event::Socket` stops it.
-        self.enter_state(sent.map(|_| Transition(state, Next::Epoll(EventFlags::IN))), pass)
+        let transition = self.send_while_away(state, EventFlags::IN);
+        self.enter_state(transition, pass)
+    }
+
+    /// Sends the responses to earlier requests, while somebody else has the request. Fails if the
+    /// client has gone. `events`: for what epoll waits once all is sent.
+    pub(super) fn send_while_away(
+        &mut self,
+        away: State,
+        events: EventFlags,
+    ) -> io::Result<Transition> {
+        let next = match self.output.flush(&self.socket)? {
+            Sent::All => Next::Epoll(events),
+            _ => Next::Epoll(EventFlags::OUT),
+        };
+        Ok(Transition(away, next))
     }
 
     /// Goes on with what became of the request.

@@ -15,7 +15,7 @@ use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver
 use ureq::unversioned::transport::NextTimeout;
 
 /// The thread that looks up names, once one was asked for.
-static NAMES: Names = Names::new(|name| Ok(name.to_socket_addrs()?.collect()));
+static LOOKUPS: Lookups = Lookups::new(|name| Ok(name.to_socket_addrs()?.collect()));
 
 /// Most addresses of a name that are tried: [`ResolvedSocketAddrs`] has room for no more.
 const ADDRESSES_MAX: usize = 16;
@@ -34,7 +34,7 @@ type Addresses = io::Result<Vec<SocketAddr>>;
 /// it takes longer than anybody waits here. It is one thread, whatever is asked: a thread for each
 /// question, as ureq has it, would not end for as long, and ureq panics if the system refuses one.
 #[derive(Debug)]
-struct Names {
+struct Lookups {
     thread: Mutex<Option<SyncSender<Question>>>,
     look_up: fn(&str) -> Addresses,
     /// What was found last. The names are those of the options.
@@ -50,7 +50,7 @@ struct Question {
     answer: SyncSender<Addresses>,
 }
 
-impl Names {
+impl Lookups {
     const fn new(look_up: fn(&str) -> Addresses) -> Self {
         Self { thread: Mutex::new(None), look_up, known: Mutex::new(BTreeMap::new()) }
     }
@@ -98,7 +98,7 @@ impl Names {
                 let _ = question.answer.try_send(look_up(&question.name));
             }
         };
-        let started = thread::Builder::new().name("names".to_owned()).spawn(run);
+        let started = thread::Builder::new().name("resolver".to_owned()).spawn(run);
         started.map_err(|_| {
             let reason = "the system refuses a thread (raise the limit of processes: ulimit -u, \
                           TasksMax=)";
@@ -124,7 +124,7 @@ impl Resolver for HostResolver {
         let name = name.ok_or(Error::HostNotFound)?;
         let found = match name.parse() {
             Ok(address) => vec![address],
-            Err(_) => NAMES.find(name, timeout)?,
+            Err(_) => LOOKUPS.find(name, timeout)?,
         };
         let mut addresses = self.empty();
         found.into_iter().take(ADDRESSES_MAX).for_each(|address| addresses.push(address));
@@ -154,14 +154,14 @@ mod tests {
     fn while_a_look_up_takes_long_others_fail_in_time_and_leave_nothing_behind() {
         static DNS: Mutex<()> = Mutex::new(());
         static LOOK_UPS: AtomicUsize = AtomicUsize::new(0);
-        static NAMES: Names = Names::new(|name| {
+        static LOOKUPS: Lookups = Lookups::new(|name| {
             LOOK_UPS.fetch_add(1, SeqCst);
             drop(DNS.lock());
             Ok(vec![name.replace("host", "192.0.2.1").parse().unwrap()])
         });
         let dead = DNS.lock().unwrap();
         let ask_in_vain = || {
-            let result = NAMES.ask("host:1".to_owned(), wait(Duration::from_millis(1)));
+            let result = LOOKUPS.ask("host:1".to_owned(), wait(Duration::from_millis(1)));
             assert!(matches!(result, Err(Error::Timeout(Resolve))), "{result:?}");
         };
         while LOOK_UPS.load(SeqCst) == 0 {
@@ -172,7 +172,7 @@ mod tests {
         // There is room for a question once the thread has dropped the old ones.
         let begun = Instant::now();
         let addresses = loop {
-            match NAMES.find("host:2".to_owned(), wait(MINUTE)) {
+            match LOOKUPS.find("host:2".to_owned(), wait(MINUTE)) {
                 Ok(addresses) => break addresses,
                 Err(_) => assert!(begun.elapsed() < MINUTE),
             }
@@ -182,7 +182,7 @@ mod tests {
         // What was found once is used, whatever becomes of DNS.
         let _dead = DNS.lock().unwrap();
         for _ in 0..3 {
-            let known = NAMES.find("host:2".to_owned(), wait(Duration::from_millis(1)));
+            let known = LOOKUPS.find("host:2".to_owned(), wait(Duration::from_millis(1)));
             assert_eq!(known.unwrap(), addresses);
         }
     }
