@@ -9,15 +9,15 @@ use rusqlite::Connection;
 use super::*;
 use crate::store::sqlite::FilePlace;
 
-struct Directory(PathBuf);
+struct FileTestPlace(PathBuf);
 
-impl Directory {
+impl FileTestPlace {
     fn connect(&self) -> Connection {
         Connection::open(self.0.join("colors.db")).unwrap()
     }
 }
 
-impl TestPlace for Directory {
+impl TestPlace for FileTestPlace {
     fn open(&self, first: &ColorList) -> (Box<dyn Engine>, ColorList) {
         let place = FilePlace::find(&self.0.join("colors.db")).unwrap();
         let opened = place.open(Some(first.clone()), true).unwrap();
@@ -66,6 +66,6 @@ fn a_database_does_what_the_writer_relies_on() {
     let name = format!("colors-contract-{}", std::process::id());
     let directory = std::env::temp_dir().join(name);
     fs::create_dir_all(&directory).unwrap();
-    engine_contract(Directory(directory.clone()));
+    engine_contract(FileTestPlace(directory.clone()));
     fs::remove_dir_all(&directory).unwrap();
 }
