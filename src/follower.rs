@@ -23,6 +23,7 @@ use crate::load;
 use crate::logging::excerpt;
 use crate::options::Options;
 use crate::outbound;
+use crate::serve::Submitter;
 use crate::service::only_token;
 use crate::store::{Action, Change, ColorList, Outcome, Store, json};
 
@@ -96,7 +97,7 @@ impl Follower {
     }
 
     /// Follows until the process ends.
-    pub(crate) fn run(&self, store: &Store) {
+    pub(crate) fn run(&self, store: &Store<Submitter>) {
         let mut pause = PAUSE_MIN;
         // The first request does not wait, and neither does one after a failure: a quick answer
         // shows that the other service is there.
@@ -138,7 +139,7 @@ impl Follower {
     /// other service, so the log says how much of it is lost.
     fn follow_once(
         &self,
-        store: &Store,
+        store: &Store<Submitter>,
         before: &ColorList,
         is_own: bool,
         wait: Duration,
@@ -147,7 +148,7 @@ impl Follower {
         let Some(list) = asked.map_err(|reason| (reason, Duration::ZERO))? else { return Ok(()) };
         let lost = if is_own { count_lost(before, &list) } else { 0 };
         let change = Change::new(Action::ReplaceAll(list), Conditions::default());
-        let reason = match store.submit_and_wait(change) {
+        let reason = match store.submit_and_wait(change, Submitter::Follower) {
             // Without an outcome, the process is about to end.
             None | Some(Ok(Outcome::ReplacedAll { .. })) => None,
             Some(Ok(Outcome::Refused(reason))) => Some(reason),

@@ -99,13 +99,14 @@
 //! part of step 2 above. With it:
 //!
 //! 1. `Service::operate` makes a `Change` of the content: `Decision::Save`. At the end of the pass,
-//!    `Handler::submit` keeps the requests, and gives their changes to the writer by `Store::submit`.
+//!    `Handler::submit` gives the changes to the writer, by `Store::submit`, and the requests with
+//!    them.
 //! 2. The `Writer` takes changes that wait, finds the `Outcome` and the `Edit`s of each on a clone
 //!    of the list, commits (FILE-wal is synced, or etcd has it), and publishes the clone.
 //! 3. The publication calls `Waits::mark` with the `Step` to the new version, as below.
-//! 4. With the outcomes, the writer calls `Handler::answer_decided`. `Service::response_to` makes
-//!    the responses, also if a change was not made, or may not be. `respond_all` sends them to the
-//!    workers.
+//! 4. With the requests and the outcomes, the writer calls `Handler::answer_decided`.
+//!    `Service::response_to` makes the responses, also if a change was not made, or may not be.
+//!    `respond_all` sends them to the workers.
 //!
 //! **A wait** (`Prefer: wait`, with a tag that is current).
 //!
@@ -184,7 +185,6 @@
 //! - `ColorList::envelope` and `Representation::tag`: each is made once. A worker makes only those
 //!   of short lists (`SharedList::ready_envelope`).
 //! - `Waits::workers`: which requests of a worker wait for a change, and what has changed.
-//! - `Unsaved::exchanges`: the requests of a worker whose changes the writer has.
 //! - `Tokens::accepted`: the hashes and the names of the tokens. `User::token`: that of etcd.
 //! - `Limiter::rate`: how many lines of one kind were logged in this second.
 //! - `Lookups::thread` and `Lookups::known`: the channel to resolver, and what it has found.
@@ -231,9 +231,10 @@ use bounded_http::Handle;
 use crate::failure::Failure;
 use crate::follower::Follower;
 use crate::load::Opened;
+use crate::metrics::Metrics;
 use crate::options::{DataPlace, Endpoint, Options};
 use crate::serve::{Handler, Listener};
-use crate::service::{Service, Tokens, Waits};
+use crate::service::{Documents, Service, Tokens, Waits};
 use crate::signals::Signals;
 
 /// How long after the signal the process stops waiting for the storage to be closed. A start
@@ -290,28 +291,29 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
         load::open(source, options, waits.listener())?;
     // From here on, the first SIGTERM or SIGINT makes `serve::accept` return.
     is_starting.store(false, SeqCst);
-    if let Some(writer) = writer {
-        pool::run_named(&pool, "writer", || writer.run());
-    }
-    if let Some(watch) = watch {
-        let store = store.clone();
-        pool::run_named(&pool, "watch", move || watch.run(&store));
-    }
     let followed = follower.as_ref().map(|follower| Arc::clone(&follower.followed));
     let checks_host = listeners.iter().map(|listener| listener.checks_host(options)).collect();
-    let options_of_service = Arc::clone(options);
-    let handle = server.clone();
-    let service = Service::new(
-        options_of_service,
-        store.clone(),
+    let service = Arc::new(Service {
+        options: Arc::clone(options),
+        list: Arc::clone(&store.list),
+        storage: store.status().cloned(),
         tokens,
         followed,
-        handle,
+        metrics: Metrics::new(workers),
+        server: server.clone(),
         waits,
         checks_host,
-    );
-    let service = Arc::new(service);
-    let handler = Handler::new(Arc::clone(&service), &pool);
+        documents: Documents::new(options),
+    });
+    let handler = Handler::new(Arc::clone(&service), store, &pool);
+    if let Some(writer) = writer {
+        let handler = Arc::clone(&handler);
+        pool::run_named(&pool, "writer", move || serve::save(writer, &handler));
+    }
+    if let Some(watch) = watch {
+        let handler = Arc::clone(&handler);
+        pool::run_named(&pool, "watch", move || watch.run(|| handler.store.poll()));
+    }
     let policy = Arc::clone(&service);
     let (acceptor, workers) = server.start(policy, listeners).map_err(Failure::System)?;
     for worker in workers {
@@ -322,16 +324,16 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     // The start is logged now that it cannot fail any more: a failed one logs its error alone.
     log_start(options, &endpoints, &details);
     if let Some(follower) = follower {
-        let store = store.clone();
-        pool::run_named(&pool, "follower", move || follower.run(&store));
+        let handler = Arc::clone(&handler);
+        pool::run_named(&pool, "follower", move || follower.run(&handler.store));
     }
-    let warning = store.status().and_then(|status| status.now().warning);
+    let warning = service.storage.as_ref().and_then(|status| status.now().warning);
     log_advice(options, &endpoints, is_activated, warning, service.tokens.as_ref());
     let ended = serve::accept(&acceptor, &handler, &signals);
     signals.await_second();
     let deadline = Instant::now() + STOP_TIME;
     serve::stop(acceptor, deadline - CLOSE_TIME);
-    match (store.close(deadline), path) {
+    match (handler.store.close(deadline), path) {
         (Ok(()), _) => log::info!("stopped"),
         (Err(reason), None) => log::warn!("stopped: {reason}"),
         (Err(reason), Some(path)) => {

@@ -37,10 +37,10 @@ impl Source {
 }
 
 /// What the service starts with.
-pub(crate) struct Opened {
-    pub(crate) store: Store,
+pub(crate) struct Opened<S> {
+    pub(crate) store: Store<S>,
     /// What saves changes; `None` if the list is in memory.
-    pub(crate) writer: Option<Writer>,
+    pub(crate) writer: Option<Writer<S>>,
     /// What watches for changes of other services; `None` if these have no part in the list.
     pub(crate) watch: Option<LogWatch>,
     /// For the first line of the log: the number of colors, where they come from, and whether
@@ -85,11 +85,11 @@ fn unusable(name: &str) -> impl FnOnce(String) -> Failure {
 
 /// Opens the list, and makes it if there is none. `notify` is called after each new version of the
 /// list.
-pub(crate) fn open(
+pub(crate) fn open<S>(
     source: Source,
     options: &Options,
     notify: ChangeListener,
-) -> Result<Opened, Failure> {
+) -> Result<Opened<S>, Failure> {
     let Source { place, seed } = source;
     let (colors, seed) = seed.unzip();
     let Some((place, name)) = place else {

@@ -22,22 +22,22 @@ use threadpool::ThreadPool;
 use tiny_http::StatusCode;
 
 pub(crate) use self::accept::{accept, stop};
-use self::late::Unsaved;
+pub(crate) use self::late::{Submitter, save};
 pub(crate) use self::listen::{Listener, check_endpoint, inherited, listen};
 use crate::http::{Request, RequestFields, Response};
 use crate::service::{Decision, FAILED, Service, Thread, Wait};
-use crate::store::Change;
+use crate::store::{Change, Store};
 
 /// What all workers share: the service, and how it is asked.
 pub(crate) struct Handler {
     service: Arc<Service>,
+    /// What saves the changes that have to be saved.
+    pub(crate) store: Store<Submitter>,
     /// One thread of it makes the answers that take long, one after the other. The workers, the
     /// writer, the watch and the follower keep the others for good.
     pool: ThreadPool,
     /// By the number of the worker: whether it has still to show that it is not stuck.
     pings: Box<[AtomicBool]>,
-    /// By the number of the worker.
-    unsaved: Box<[Unsaved]>,
 }
 
 /// Takes requests and answers them, until the server stops.
@@ -66,7 +66,7 @@ fn serve_pass(worker: &mut Worker, handler: &Arc<Handler>) {
     }
     counters.not_durable.observe_each(answered, worker.pass_time());
     if !changes.is_empty() {
-        handler.submit(worker.number(), changes);
+        handler.submit(changes);
     }
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn run(mut worker: Worker, handler: &Arc<Handler>) {
 }
 
 /// A request that has no response yet.
-struct Exchange {
+pub(crate) struct Exchange {
     http: bounded_http::Request,
     known: Known,
 }
@@ -110,14 +110,13 @@ impl Exchange {
 }
 
 impl Handler {
-    pub(crate) fn new(service: Arc<Service>, pool: &ThreadPool) -> Arc<Self> {
-        let workers = service.waits.workers();
-        Arc::new_cyclic(|handler| Self {
-            service,
-            pool: pool.clone(),
-            pings: (0..workers).map(|_| AtomicBool::new(false)).collect(),
-            unsaved: (0..workers).map(|worker| Unsaved::new(handler, worker)).collect(),
-        })
+    pub(crate) fn new(
+        service: Arc<Service>,
+        store: Store<Submitter>,
+        pool: &ThreadPool,
+    ) -> Arc<Self> {
+        let pings = (0..service.waits.workers()).map(|_| AtomicBool::new(false)).collect();
+        Arc::new(Self { service, store, pool: pool.clone(), pings })
     }
 
     /// Has each worker show that it is not stuck.
@@ -143,7 +142,7 @@ impl Handler {
         changes: &mut Vec<(Exchange, Change)>,
     ) -> bool {
         // Before the service looks: a later change marks the request once more.
-        let is_changed = exchange.is_changed(&self.service.store.list);
+        let is_changed = exchange.is_changed(&self.service.list);
         let decide = || self.service.decide(&exchange.request(), thread);
         match catch_panic(decide) {
             Ok(Decision::Respond(response)) | Err(response) => {

@@ -48,7 +48,7 @@ impl Tested {
     fn with(
         options: Options,
         tokens: Option<Tokens>,
-        store: impl FnOnce(ChangeListener) -> Store,
+        store: impl FnOnce(ChangeListener) -> Store<Submitter>,
     ) -> Self {
         let server = Handle::new(1, limits(&options, 10, 10_000)).unwrap();
         let waits = Waits::new(server.clone(), 1);
@@ -58,10 +58,12 @@ impl Tested {
             let mut colors = step.edits.iter().filter_map(|edit| edit.color());
             assert!(colors.all(|color| color.name() != "bomb"), "on purpose");
         }));
-        let (handle, options) = (server.clone(), options.into());
-        let service = Service::new(options, store, tokens, None, handle, waits, vec![false]);
-        let service = Arc::new(service);
-        let handler = Handler::new(Arc::clone(&service), &ThreadPool::new(1));
+        let list = Arc::clone(&store.list);
+        let service = Arc::new(Service {
+            storage: store.status().cloned(),
+            ..Service::in_memory(list, options, tokens, waits, server.clone())
+        });
+        let handler = Handler::new(Arc::clone(&service), store, &ThreadPool::new(1));
         let (acceptor, mut workers) = server.start(service, Vec::new()).unwrap();
         Self { worker: workers.remove(0), handler, acceptor }
     }
@@ -111,7 +113,7 @@ impl Handler {
     }
 
     fn tag(&self, target: &str) -> String {
-        let list = &self.service.store.list;
+        let list = &self.service.list;
         match target {
             RED => list.find("red").unwrap().1.json.tag().to_string(),
             _ => list.version().list.envelope().tag().to_string(),
@@ -124,7 +126,7 @@ impl Handler {
     }
 
     fn change(&self, action: Action) {
-        self.service.store.list.change(&Change::new(action, Default::default()));
+        self.service.list.change(&Change::new(action, Default::default()));
     }
 
     fn change_red(&self, value: &str) {

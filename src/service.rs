@@ -26,54 +26,66 @@ use crate::http::Response;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::representation::Representation;
-use crate::store::{Change, Store};
+use crate::store::{Change, SharedList, StorageStatus};
 
 /// What requests are answered from, and what the loop needs to have them answered.
 pub(crate) struct Service {
     pub(crate) options: Arc<Options>,
-    pub(crate) store: Store,
+    pub(crate) list: Arc<SharedList>,
+    /// Whether changes can be saved. `None` for a list that is in memory alone.
+    pub(crate) storage: Option<Arc<StorageStatus>>,
     /// The tokens of `--token-file`. `None` without it: then no request needs a token.
     pub(crate) tokens: Option<Tokens>,
     /// The service whose list this one has, if it follows one.
-    followed: Option<Arc<FollowStatus>>,
+    pub(crate) followed: Option<Arc<FollowStatus>>,
     pub(crate) metrics: Metrics,
     /// For its state, which `/health` and `/metrics` tell, and to notify workers.
     pub(crate) server: Handle,
     pub(crate) waits: Arc<Waits>,
     /// Whether requests for foreign host names are refused, by the number of the listener.
-    checks_host: Vec<bool>,
-    /// The OpenAPI document, with the base path in it.
+    pub(crate) checks_host: Vec<bool>,
+    pub(crate) documents: Documents,
+}
+
+/// What stays the same from the start to the end.
+pub(crate) struct Documents {
     openapi: Arc<Representation>,
     page: Arc<Representation>,
     /// The script with which the page reads and writes files.
     page_files: Arc<Representation>,
 }
 
-impl Service {
-    pub(crate) fn new(
-        options: Arc<Options>,
-        store: Store,
-        tokens: Option<Tokens>,
-        followed: Option<Arc<FollowStatus>>,
-        server: Handle,
-        waits: Arc<Waits>,
-        checks_host: Vec<bool>,
-    ) -> Self {
-        let metrics = Metrics::new(waits.workers());
-        let openapi = openapi::openapi(&options.base_path);
-        let (page, page_files) = (page::page(&options), page::files());
+impl Documents {
+    pub(crate) fn new(options: &Options) -> Self {
         Self {
-            options,
-            store,
+            openapi: openapi::openapi(&options.base_path),
+            page: page::page(options),
+            page_files: page::files(),
+        }
+    }
+}
+
+#[cfg(any(test, fuzzing))]
+impl Service {
+    /// With a list in memory and one listener, whose host is not checked.
+    pub(crate) fn in_memory(
+        list: Arc<SharedList>,
+        options: Options,
+        tokens: Option<Tokens>,
+        waits: Arc<Waits>,
+        server: Handle,
+    ) -> Self {
+        Self {
+            documents: Documents::new(&options),
+            options: options.into(),
+            list,
+            storage: None,
             tokens,
-            followed,
-            metrics,
+            followed: None,
+            metrics: Metrics::new(waits.workers()),
             server,
             waits,
-            checks_host,
-            openapi,
-            page,
-            page_files,
+            checks_host: vec![false],
         }
     }
 }
@@ -101,7 +113,7 @@ pub(crate) enum Decision {
     },
     /// Nothing was done, since it would take long: ask again on [`Thread::LongAnswers`].
     TakesLong,
-    /// The writer has to save this change: [`Store::submit`]. [`Service::response_to`] makes
+    /// The writer has to save this change: [`Store::submit`](crate::store::Store::submit). [`Service::response_to`] makes
     /// the response from the outcome.
     Save(Change),
 }

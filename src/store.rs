@@ -13,9 +13,8 @@
 //! | in FILE | the writer: [`Writer::run`] | the disk, and locks of other programs |
 //! | in etcd | the writer | etcd, and other services that commit |
 //!
-//! The writer passes the outcome of each change to the [`Deliver`] that came with the change. The
-//! thread that publishes a new version calls the [`ChangeListener`]. Neither of these two functions
-//! waits for more than a lock. A save or a poll that panics has failed; if that is in a commit, its
+//! The writer gives each change back with its outcome. The thread that publishes a new version calls
+//! the [`ChangeListener`]. Neither of these two functions waits for more than a lock. A save or a poll that panics has failed; if that is in a commit, its
 //! changes are in doubt. After any other panic of the writer the process ends, since nothing would
 //! be saved any more.
 //!
@@ -76,22 +75,20 @@ pub(crate) use list::{ChangeListener, SharedList, Step};
 pub(crate) use storage_status::StorageStatus;
 pub(crate) use writer::{Writer, WriterMessage};
 
-/// The list, and where it is kept. A clone is the same list.
-#[derive(Clone)]
-pub(crate) struct Store {
+/// The list, and where it is kept. `S`: who submits changes, and gets their outcomes.
+pub(crate) struct Store<S> {
     /// What is read.
     pub(crate) list: Arc<SharedList>,
     /// The channel to the writer, which makes the changes, and whether it can save them. `None` for
     /// a list that is in memory alone.
-    writer: Option<(Sender<WriterMessage>, Arc<StorageStatus>)>,
+    writer: Option<(Sender<WriterMessage<S>>, Arc<StorageStatus>)>,
 }
 
-/// Called with the outcomes of changes, each behind the id that its change was submitted with: when
-/// readers see the changes, and with `--data` only once they are durable, or when they could not be
-/// saved. The outcomes of one commit come in one or more calls.
-pub(crate) type Deliver = dyn Fn(Vec<(u64, Result<Outcome, StorageError>)>) + Send + Sync;
+/// What came of a change, or why it could not be saved. If it was made, readers see it, and with
+/// `--data` it is durable.
+pub(crate) type Decided = Result<Outcome, StorageError>;
 
-impl Store {
+impl<S> Store<S> {
     /// A list that is in memory alone. [`Writer::new`] makes one with an engine.
     pub(crate) fn in_memory(colors: ColorList, notify: ChangeListener) -> Self {
         let list = Arc::new(SharedList::new(colors, notify));
@@ -103,36 +100,32 @@ impl Store {
     pub(crate) fn queueing(
         colors: ColorList,
         notify: ChangeListener,
-    ) -> (Self, mpsc::Receiver<WriterMessage>) {
+    ) -> (Self, mpsc::Receiver<WriterMessage<S>>) {
         let (writer, queue) = mpsc::channel();
         let writer = Some((writer, Arc::new(StorageStatus::new(None))));
         (Self { list: Arc::new(SharedList::new(colors, notify)), writer }, queue)
     }
 
     /// Whether saving works; `None` for a list in memory.
-    pub(crate) fn status(&self) -> Option<&StorageStatus> {
-        self.writer.as_ref().map(|(_, status)| &**status)
+    pub(crate) fn status(&self) -> Option<&Arc<StorageStatus>> {
+        self.writer.as_ref().map(|(_, status)| status)
     }
 
-    /// Whether changes have to be saved, and so are made by the writer.
-    pub(crate) fn has_writer(&self) -> bool {
-        self.writer.is_some()
-    }
-
-    /// Has the writer make changes, each with an id. Without a writer, makes them at once, however
-    /// long that takes.
-    pub(crate) fn submit(&self, changes: Vec<(u64, Change)>, deliver: &Arc<Deliver>) {
+    /// Has the writer make changes. Returns those that are decided at once: all without a writer,
+    /// however long that takes, and all while it is known that the storage cannot be used.
+    #[must_use = "somebody waits for what is decided at once"]
+    pub(crate) fn submit(&self, changes: Vec<(S, Change)>) -> Vec<(S, Decided)> {
         let Some((writer, status)) = &self.writer else {
-            let made = |(id, change)| (id, Ok(self.list.change(&change)));
-            return deliver(changes.into_iter().map(made).collect());
+            let make = |(submitter, change)| (submitter, Ok(self.list.change(&change)));
+            return changes.into_iter().map(make).collect();
         };
         if let Some(refusal) = status.refusal() {
-            let refused = |(id, _)| (id, Err(refusal.clone()));
-            return deliver(changes.into_iter().map(refused).collect());
+            let refuse = |(submitter, _)| (submitter, Err(refusal.clone()));
+            return changes.into_iter().map(refuse).collect();
         }
         // Fails if the writer has ended. Then the service ends, and answers nobody.
-        let deliver = Arc::clone(deliver);
-        let _ = writer.send(WriterMessage::Changes(changes, deliver, Instant::now()));
+        let _ = writer.send(WriterMessage::Changes(changes, Instant::now()));
+        Vec::new()
     }
 
     /// Has the writer find out whether others have changed the list.
@@ -144,14 +137,18 @@ impl Store {
     }
 
     /// Makes a change, and waits for what comes of it. Fails if it cannot be saved. `None`: the
-    /// writer has ended, and the process is about to.
-    pub(crate) fn submit_and_wait(&self, change: Change) -> Option<Result<Outcome, StorageError>> {
-        let (sender, outcomes) = mpsc::channel();
-        let deliver: Arc<Deliver> = Arc::new(move |outcomes| drop(sender.send(outcomes)));
-        self.submit(vec![(0, change)], &deliver);
-        drop(deliver);
-        let (_, outcome) = outcomes.recv().ok()?.pop()?;
-        Some(outcome)
+    /// writer has ended, and the process is about to. `submitter`: the one who has the outcome sent
+    /// there.
+    pub(crate) fn submit_and_wait(
+        &self,
+        change: Change,
+        submitter: impl FnOnce(Sender<Decided>) -> S,
+    ) -> Option<Decided> {
+        let (sender, outcome) = mpsc::channel();
+        match self.submit(vec![(submitter(sender), change)]).pop() {
+            Some((_, decided)) => Some(decided),
+            None => outcome.recv().ok(),
+        }
     }
 
     /// Has the writer save what is queued and close the storage. If that is FILE, it alone is the

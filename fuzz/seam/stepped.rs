@@ -54,11 +54,12 @@ impl SteppedConnection {
         let store = Store::in_memory(colors, Box::new(|_| ()));
         let limits = limits(&options, 10, MEMORY_MAX);
         let server = Handle::new(1, limits).expect("the system has descriptors");
-        let (handle, waits) = (server.clone(), Waits::new(server.clone(), 1));
-        let checks_host = vec![access == Access::Strict];
-        let service =
-            Arc::new(Service::new(options.into(), store, tokens, None, handle, waits, checks_host));
-        let handler = Handler::new(Arc::clone(&service), &POOL);
+        let waits = Waits::new(server.clone(), 1);
+        let service = Arc::new(Service {
+            checks_host: vec![access == Access::Strict],
+            ..Service::in_memory(Arc::clone(&store.list), options, tokens, waits, server.clone())
+        });
+        let handler = Handler::new(Arc::clone(&service), store, &POOL);
         let started = server.start(service, Vec::<UnixStream>::new());
         let (_, mut workers) = started.expect("the system has descriptors");
         server.adopt(socket.into());

@@ -11,7 +11,6 @@ use super::{Handler, Listener};
 use crate::service::Service;
 use crate::service_manager::{self, Watchdog};
 use crate::signals::Signals;
-use crate::store::StorageStatus;
 
 /// Accepts connections until a signal to stop. At a signal to reload, reads the tokens again.
 pub(crate) fn accept(
@@ -35,8 +34,8 @@ pub(crate) fn accept(
         if ready[0] {
             return Ok(());
         }
-        let status = handler.service.store.status();
-        let save_time = status.map(StorageStatus::elapsed).unwrap_or_default();
+        let status = handler.store.status();
+        let save_time = status.map(|status| status.elapsed()).unwrap_or_default();
         if watchdog.tick(Instant::now(), save_time, || handler.misses_one()) {
             handler.ping();
         }

@@ -1,40 +1,24 @@
 //! Requests that other threads answer: the writer, once a change is saved, and the thread for
 //! answers that take long.
 
-use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::time::Instant;
 
 use super::{Exchange, Handler, catch_panic};
 use crate::service::Thread;
-use crate::store::{Change, Deliver, Outcome, StorageError};
+use crate::store::{Change, Decided, Outcome, Writer};
 
-type Decided = Result<Outcome, StorageError>;
-
-/// The requests of one worker whose changes are not saved yet.
-pub(super) struct Unsaved {
-    /// By the ids of their connections.
-    exchanges: Mutex<HashMap<u64, Exchange>>,
-    /// What is called with the outcomes. The same for all changes of the worker, so that the outcomes of a
-    /// commit come together.
-    deliver: Arc<Deliver>,
+/// Who submits a change, and gets its outcome.
+pub(crate) enum Submitter {
+    Client(Exchange),
+    Follower(Sender<Decided>),
 }
 
-impl Unsaved {
-    pub(super) fn new(handler: &Weak<Handler>, worker: usize) -> Self {
-        let handler = handler.clone();
-        let deliver = move |decided| {
-            let Some(handler) = handler.upgrade() else { return };
-            // After a panic here, those that are left are dropped, which answers them.
-            let _ = catch_unwind(AssertUnwindSafe(|| handler.answer_decided(worker, decided)));
-        };
-        Self { exchanges: Mutex::default(), deliver: Arc::new(deliver) }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Exchange>> {
-        self.exchanges.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// Runs the writer on this thread, which answers the requests whose changes it has decided.
+pub(crate) fn save(writer: Writer<Submitter>, handler: &Arc<Handler>) {
+    writer.run(|decided| handler.answer_decided(decided));
 }
 
 impl Handler {
@@ -43,54 +27,52 @@ impl Handler {
         let queued_at = Instant::now();
         let handler = Arc::clone(self);
         self.pool.execute(move || {
-            let worker = exchange.http.arrival().worker;
             let mut changes = Vec::new();
             handler.answer(exchange, Thread::LongAnswers { queued_at }, &mut changes);
-            handler.submit(worker, changes);
+            handler.submit(changes);
         });
     }
 
-    /// Has the writer make these changes of one worker, and answer their requests. They go
-    /// together: a commit of all of them costs one sync, as that of the first one would.
-    pub(super) fn submit(&self, worker: usize, mut changes: Vec<(Exchange, Change)>) {
+    /// Has the writer make these changes, and answer their requests. They go together: a commit of
+    /// all of them costs one sync, as that of the first one would.
+    pub(super) fn submit(self: &Arc<Self>, mut changes: Vec<(Exchange, Change)>) {
         // If the client is known to have gone, its change is not made.
         changes.retain(|(exchange, _)| exchange.http.is_open());
         if changes.is_empty() {
             return;
         }
-        let unsaved = &self.unsaved[worker];
-        let submitted = {
-            let mut exchanges = unsaved.lock();
-            let keep = |(exchange, change): (Exchange, Change)| {
-                let id = exchange.http.id();
-                exchanges.insert(id, exchange);
-                (id, change)
-            };
-            changes.into_iter().map(keep).collect()
-        };
-        self.service.store.submit(submitted, &unsaved.deliver);
+        let of_client = |(exchange, change)| (Submitter::Client(exchange), change);
+        let refused = self.store.submit(changes.into_iter().map(of_client).collect());
+        self.answer_decided(refused);
     }
 
-    /// Answers requests of one worker on whose changes the writer has decided, or which it does not
-    /// take. On the thread of the writer or, for the latter, of the worker.
-    fn answer_decided(self: &Arc<Self>, worker: usize, decided: Vec<(u64, Decided)>) {
-        let decided: Vec<_> = {
-            let mut exchanges = self.unsaved[worker].lock();
-            let take = |(id, outcome)| Some((exchanges.remove(&id)?, outcome));
-            decided.into_iter().filter_map(take).collect()
-        };
+    /// Answers those whose changes are decided. On the thread of the writer, or on the one that has
+    /// submitted them.
+    pub(super) fn answer_decided(self: &Arc<Self>, decided: Vec<(Submitter, Decided)>) {
+        // A panic would end the writer. Those that are left are dropped, which answers them.
+        let _ = catch_unwind(AssertUnwindSafe(|| self.answer_each(decided)));
+    }
+
+    fn answer_each(self: &Arc<Self>, decided: Vec<(Submitter, Decided)>) {
         let mut answers = Vec::new();
-        for (exchange, outcome) in decided {
-            if matches!(outcome, Ok(Outcome::ReplacedAll { .. })) {
+        for (submitter, outcome) in decided {
+            match submitter {
+                // Fails if the follower has ended: then the process ends.
+                Submitter::Follower(sender) => drop(sender.send(outcome)),
                 // The JSON of the new list may have to be made, which takes long.
-                let handler = Arc::clone(self);
-                self.pool.execute(move || {
-                    let (http, response) = handler.respond_to_outcome(exchange, outcome);
-                    // Fails if the client has gone.
-                    let _ = http.respond(response);
-                });
-            } else {
-                answers.push(self.respond_to_outcome(exchange, outcome));
+                Submitter::Client(exchange)
+                    if matches!(outcome, Ok(Outcome::ReplacedAll { .. })) =>
+                {
+                    let handler = Arc::clone(self);
+                    self.pool.execute(move || {
+                        let (http, response) = handler.respond_to_outcome(exchange, outcome);
+                        // Fails if the client has gone.
+                        let _ = http.respond(response);
+                    });
+                }
+                Submitter::Client(exchange) => {
+                    answers.push(self.respond_to_outcome(exchange, outcome));
+                }
             }
         }
         bounded_http::respond_all(answers);

@@ -4,11 +4,11 @@ use std::sync::mpsc::{self, Receiver, TryRecvError};
 
 use super::*;
 use crate::metrics::Metrics;
-use crate::store::{Deliver, WriterMessage};
+use crate::store::WriterMessage;
 
 impl Tested {
     /// With `red` in a storage.
-    fn with_storage() -> (Self, Receiver<WriterMessage>) {
+    fn with_storage() -> (Self, Receiver<WriterMessage<Submitter>>) {
         let mut queue = None;
         let store = |notify: ChangeListener| {
             let (store, changes) = Store::queueing(red("1"), notify);
@@ -21,16 +21,18 @@ impl Tested {
 
 impl Handler {
     /// Makes changes, and reports what came of them, as the writer would.
-    fn make(&self, changes: Vec<(u64, Change)>, deliver: &Arc<Deliver>) {
-        let make = |(id, change)| (id, Ok(self.service.store.list.change(&change)));
-        deliver(changes.into_iter().map(make).collect());
+    fn make(self: &Arc<Self>, changes: Changes) {
+        let make = |(submitter, change)| (submitter, Ok(self.service.list.change(&change)));
+        self.answer_decided(changes.into_iter().map(make).collect());
     }
 }
 
+type Changes = Vec<(Submitter, Change)>;
+
 /// The next message to the writer.
-fn take_changes(queue: &Receiver<WriterMessage>) -> (Vec<(u64, Change)>, Arc<Deliver>) {
+fn take_changes(queue: &Receiver<WriterMessage<Submitter>>) -> Changes {
     match queue.try_recv() {
-        Ok(WriterMessage::Changes(changes, deliver, _)) => (changes, deliver),
+        Ok(WriterMessage::Changes(changes, _)) => changes,
         _ => panic!("there is no message with changes"),
     }
 }
@@ -52,13 +54,13 @@ fn the_changes_of_a_pass_go_to_the_writer_together_and_each_is_answered() {
     let requests = contents.each_ref().map(|content| put(RED, content));
     let mut clients = requests.map(|request| tested.handler.connect(&request));
     tested.pass();
-    let (mut changes, deliver) = take_changes(&queue);
+    let mut changes = take_changes(&queue);
     assert_eq!((changes.len(), queue.try_recv().err()), (3, Some(TryRecvError::Empty)));
     // One commit may take a part of them.
     let later = changes.split_off(2);
     for (changes, answered) in [(changes, 0..2), (later, 2..3)] {
         assert!(clients.iter_mut().all(|client| client.received().is_empty()));
-        tested.handler.make(changes, &deliver);
+        tested.handler.make(changes);
         tested.pass();
         for client in answered {
             assert_eq!(clients[client].received(), [(200, format!("{}\n", contents[client]))]);
@@ -72,12 +74,12 @@ fn the_outcome_of_a_new_list_is_answered_by_the_pool() {
     let (mut tested, queue) = Tested::with_storage();
     let mut client = tested.handler.connect(&put("/colors", "[]"));
     tested.passes();
-    let (changes, deliver) = take_changes(&queue);
+    let changes = take_changes(&queue);
     let (busy, done) = mpsc::channel::<()>();
     tested.handler.pool.execute(move || {
         let _ = done.recv();
     });
-    tested.handler.make(changes, &deliver);
+    tested.handler.make(changes);
     tested.pass();
     assert_eq!(client.received(), []);
     drop(busy);
@@ -88,23 +90,25 @@ fn the_outcome_of_a_new_list_is_answered_by_the_pool() {
 /// If the panic reached the writer, it would end the process.
 #[test]
 fn a_panic_while_outcomes_are_delivered_is_answered_with_500() {
-    let (mut tested, queue) = Tested::with_storage();
+    let (mut tested, _queue) = Tested::with_storage();
     let mut clients = [(); 2].map(|()| tested.handler.connect(&put(RED, r#"{"value":"2"}"#)));
     // A service without counters answers nobody.
-    let Service { options, store, server, waits, .. } = &*tested.handler.service;
-    let (options, store) = (Arc::clone(options), store.clone());
-    let (server, waits) = (server.clone(), waits.clone());
-    let mut service = Service::new(options, store, None, None, server, waits, vec![false]);
-    service.metrics = Metrics::new(0);
-    let handler = Handler::new(service.into(), &tested.handler.pool);
+    let Service { list, storage, waits, server, .. } = &*tested.handler.service;
+    let (list, waits) = (Arc::clone(list), Arc::clone(waits));
+    let options = Options::default();
+    let service = Service {
+        storage: storage.clone(),
+        metrics: Metrics::new(0),
+        ..Service::in_memory(list, options, None, waits, server.clone())
+    };
+    let store = Store::in_memory(red("1"), Box::new(|_| ()));
+    let handler = Handler::new(service.into(), store, &tested.handler.pool);
     let mut changes = Vec::new();
     tested.begin_pass();
     while let Some(request) = tested.worker.try_recv() {
         handler.answer(Exchange::new(request), Thread::Worker, &mut changes);
     }
-    handler.submit(0, changes);
-    let (changes, deliver) = take_changes(&queue);
-    handler.make(changes, &deliver);
+    handler.submit(changes);
     tested.pass();
     for client in &mut clients {
         assert_eq!(client.received(), [(500, failed())]);

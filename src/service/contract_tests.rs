@@ -15,11 +15,14 @@ use bounded_http::Parser;
 
 impl Service {
     /// A service of these colors in memory with one worker.
-    fn in_memory(colors: ColorList, options: Options, tokens: Option<Tokens>) -> Self {
-        let store = Store::in_memory(colors, Box::new(|_| ()));
+    fn of(colors: ColorList, options: Options, tokens: Option<Tokens>) -> Self {
+        let list = SharedList::new(colors, Box::new(|_| ()));
         let server = Handle::new(1, limits(&options, 10, 10_000)).unwrap();
         let waits = Waits::new(server.clone(), 1);
-        Self::new(options.into(), store, tokens, None, server, waits, vec![false, true])
+        Self {
+            checks_host: vec![false, true],
+            ..Self::in_memory(list.into(), options, tokens, waits, server)
+        }
     }
 }
 
@@ -32,7 +35,7 @@ fn service_with(options: Options, tokens: Option<Tokens>) -> Service {
     let color = |name: &str, value: &str| Color::new(name, value);
     let colors =
         ColorList::from_iter([color("red", "#f00"), color("blue", "#00f"), color("red", "#e00")]);
-    Service::in_memory(colors, options, tokens)
+    Service::of(colors, options, tokens)
 }
 
 const LIST: &str = concat!(

@@ -54,18 +54,18 @@ impl Service {
     /// The response to a read of `/health`: 503 with what is wrong as `status`, or else 200, 304 or
     /// what the conditions lead to. Tells what is known: asks neither the disk nor another service.
     pub(super) fn health(&self, request: &Request<'_>) -> Response {
-        let store = &self.store;
+        let storage = self.storage.as_deref();
         let is_stopping = self.server.phase() == Phase::Stopping;
         let stopping = || is_stopping.then(|| "stopping".to_owned());
         let followed = self.followed.as_deref();
-        let fault = store.status().and_then(StorageStatus::fault);
+        let fault = storage.and_then(StorageStatus::fault);
         let fault = fault.or_else(|| followed.and_then(FollowStatus::fault)).or_else(stopping);
         let mut health = serde_json::json!({
             "status": fault.as_deref().unwrap_or("ok"),
             "version": env!("BUILD_VERSION"),
-            "colors": store.list.size().0,
+            "colors": self.list.size().0,
         });
-        if let Some(status) = store.status() {
+        if let Some(status) = storage {
             let now = status.now();
             health["saved"] = now.saved.map(rfc3339).into();
             if let Some(warning) = now.warning {
@@ -90,7 +90,7 @@ impl Service {
 
     /// The metrics in the text format of Prometheus, version 0.0.4.
     pub(super) fn metrics(&self) -> Response {
-        let Self { metrics, server, store, .. } = self;
+        let Self { metrics, server, .. } = self;
         // In bytes: the text has some 7 KiB.
         let mut text = Exposition { text: String::with_capacity(8 * 1024), family: "" };
         text.family("colors_http_requests_total");
@@ -113,11 +113,11 @@ impl Service {
             text.sample(&format!("{{reason=\"{}\"}}", closing_label(reason)), count);
         }
         text.number("colors_workers", metrics.workers.len());
-        let (colors, bytes) = store.list.size();
+        let (colors, bytes) = self.list.size();
         text.number("colors_colors", colors);
         text.number("colors_list_bytes", bytes);
         let no_saves = StorageMetrics::default();
-        let saves = store.status().map_or(&no_saves, |status| &status.metrics);
+        let saves = self.storage.as_ref().map_or(&no_saves, |status| &status.metrics);
         let saved: u64 = saves.durations.buckets.iter().map(Counter::get).sum();
         text.number("colors_saves_total", saved);
         text.number("colors_save_failures_total", saves.failures.get());

@@ -49,7 +49,7 @@ impl Service {
         if thread == Thread::Worker && takes_long {
             return Decision::TakesLong;
         }
-        let find = |name: &str| self.store.list.find(name);
+        let find = |name: &str| self.list.find(name);
         let write = |action| self.write(self.change_of(request, action), thread);
         match operation {
             Operation::ReadAll => self.read_all(request, thread),
@@ -85,22 +85,26 @@ impl Service {
             }
             Operation::Health => Decision::Respond(self.health(request)),
             Operation::Metrics => Decision::Respond(self.metrics()),
-            Operation::OpenApi => {
-                Decision::Respond(read(request, self.openapi.content(), self.openapi.tag()))
-            }
+            Operation::OpenApi => Decision::Respond(read(
+                request,
+                self.documents.openapi.content(),
+                self.documents.openapi.tag(),
+            )),
             Operation::Page => Decision::Respond(Response {
                 varies_by_accept: true,
-                ..page::respond(request, &self.page, MediaType::Html)
+                ..page::respond(request, &self.documents.page, MediaType::Html)
             }),
-            Operation::PageFiles => {
-                Decision::Respond(page::respond(request, &self.page_files, MediaType::JavaScript))
-            }
+            Operation::PageFiles => Decision::Respond(page::respond(
+                request,
+                &self.documents.page_files,
+                MediaType::JavaScript,
+            )),
             Operation::Options(target) => Decision::Respond(self.allowed_methods(&target, request)),
         }
     }
 
     fn read_all(&self, request: &Request<'_>, thread: Thread) -> Decision {
-        let list = &self.store.list;
+        let list = &self.list;
         let (seen, envelope) = match list.ready_envelope() {
             Some(ready) => ready,
             None => match thread {
@@ -151,10 +155,10 @@ impl Service {
             Ok(change) => change,
             Err(refusal) => return Decision::Respond(refusal),
         };
-        if self.store.has_writer() {
+        if self.storage.is_some() {
             return Decision::Save(change);
         }
-        let list = &self.store.list;
+        let list = &self.list;
         if thread == Thread::Worker && list.takes_long(&change) {
             return Decision::TakesLong;
         }
@@ -169,7 +173,7 @@ impl Service {
         change: Result<Change, Response>,
         thread: Thread,
     ) -> Decision {
-        let change = change.map_err(|refusal| match self.store.list.find(name) {
+        let change = change.map_err(|refusal| match self.list.find(name) {
             Some(_) => refusal,
             None => no_such_color(),
         });

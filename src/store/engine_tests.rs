@@ -7,10 +7,11 @@ mod sqlite_tests;
 
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use super::engine::{Begun, Certainty, Commit, Engine, Refresh, Save, StorageError, Written};
-use super::{Action, Change, Color, ColorList, Edit, Outcome, Writer};
+use super::{Action, Change, Color, ColorList, Decided, Edit, Outcome, Writer};
 use crate::conditions::Conditions;
 
 /// A place where engines keep a list.
@@ -394,14 +395,19 @@ impl Engine for Panicking {
     }
 }
 
+/// What a writer does with outcomes whose changes come with where to send them.
+fn send_each(decided: Vec<(Sender<Decided>, Decided)>) {
+    decided.into_iter().for_each(|(sender, outcome)| sender.send(outcome).unwrap());
+}
+
 fn a_panic_in_a_commit_is_settled(place: &impl TestPlace) {
     let (engine, list) = place.open(&ColorList::default());
     let (store, writer) = Writer::new(Box::new(Panicking(engine)), list, Box::new(|_| ()));
     let create = |name: &str| {
         let change = Change::new(Action::Create(color(name, "")), Conditions::default());
-        store.submit_and_wait(change).expect("the writer goes on")
+        store.submit_and_wait(change, |sender| sender).expect("the writer goes on")
     };
-    let writing = std::thread::spawn(|| writer.run());
+    let writing = std::thread::spawn(|| writer.run(send_each));
     let error = create("panic").expect_err("it has panicked");
     assert_eq!(error.certainty, Certainty::InDoubt);
     // The list is read anew, although this process has made the last commit itself.

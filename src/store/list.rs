@@ -44,7 +44,7 @@ pub(crate) struct Step<'a> {
 pub(crate) type ChangeListener = Box<dyn Fn(&Step<'_>) + Send + Sync>;
 
 impl SharedList {
-    pub(super) fn new(colors: ColorList, notify: ChangeListener) -> Self {
+    pub(crate) fn new(colors: ColorList, notify: ChangeListener) -> Self {
         Self {
             current: Mutex::new(Version { number: 0, list: colors }),
             latest: Mutex::new((Instant::now(), 0, Weak::new())),

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::engine::{Begun, Certainty, Commit, Refresh, Save, Scope, Written};
 use super::{
-    Change, ChangeListener, ColorList, Deliver, Engine, Outcome, SharedList, StorageError,
+    Change, ChangeListener, ColorList, Decided, Engine, Outcome, SharedList, StorageError,
     StorageStatus, Store,
 };
 use crate::logging;
@@ -30,9 +30,9 @@ const LOCKED_TIME: Duration = Duration::from_millis(4200);
 const COMMIT_TIME: Duration = Duration::from_millis(50);
 
 /// What the store sends to the writer.
-pub(crate) enum WriterMessage {
-    /// Changes, each with its id, what gets their outcomes, and when they came.
-    Changes(Vec<(u64, Change)>, Arc<Deliver>, Instant),
+pub(crate) enum WriterMessage<S> {
+    /// Changes, each with who submits it, and when they came.
+    Changes(Vec<(S, Change)>, Instant),
     /// Others may have changed the list.
     Poll,
     /// Save the changes that came before, and close the storage. The sender gets what
@@ -41,39 +41,38 @@ pub(crate) enum WriterMessage {
 }
 
 /// A change that waits for its save.
-struct QueuedChange {
+struct QueuedChange<S> {
+    submitter: S,
     change: Change,
-    id: u64,
-    deliver: Arc<Deliver>,
     came: Instant,
 }
 
 /// Saves changes, on a thread of its own.
-pub(crate) struct Writer {
+pub(crate) struct Writer<S> {
     engine: Box<dyn Engine>,
     list: Arc<SharedList>,
     status: Arc<StorageStatus>,
-    messages: Receiver<WriterMessage>,
+    messages: Receiver<WriterMessage<S>>,
     /// See [`Save`].
     is_behind: bool,
 }
 
 /// A save, and how far it has come, for the case that it fails or panics.
-struct Attempt<'a> {
-    changes: &'a [QueuedChange],
+struct Attempt<'a, S> {
+    changes: &'a [QueuedChange<S>],
     /// How many of the changes fail with it, of the first ones.
     failing: usize,
     /// From when the engine is told to commit until that has failed, or readers have the version.
     is_committing: bool,
 }
 
-impl Writer {
+impl<S> Writer<S> {
     /// The store of a storage that has these colors, and the writer that makes its changes.
     pub(crate) fn new(
         engine: Box<dyn Engine>,
         colors: ColorList,
         notify: ChangeListener,
-    ) -> (Store, Self) {
+    ) -> (Store<S>, Self) {
         let list = Arc::new(SharedList::new(colors, notify));
         let status = Arc::new(StorageStatus::new(engine.warning()));
         let (writer, messages) = mpsc::channel();
@@ -81,17 +80,18 @@ impl Writer {
         (store, Self { engine, list, status, messages, is_behind: false })
     }
 
-    /// Saves changes until it is told to close, or until all clones of the store are dropped.
-    pub(crate) fn run(self) {
+    /// Saves changes until it is told to close, or until the store is dropped. Calls `deliver` with
+    /// the outcomes of each commit.
+    pub(crate) fn run(self, deliver: impl Fn(Vec<(S, Decided)>)) {
         // `supervise` catches a panic in a save or a poll. After any other panic, nothing would be
         // saved any more, and those who wait for an outcome would wait forever.
-        if catch_unwind(AssertUnwindSafe(|| self.save_until_closed())).is_err() {
+        if catch_unwind(AssertUnwindSafe(|| self.save_until_closed(deliver))).is_err() {
             logging::end(Some(&StorageError::panicked()));
             exit(1);
         }
     }
 
-    fn save_until_closed(mut self) {
+    fn save_until_closed(mut self, deliver: impl Fn(Vec<(S, Decided)>)) {
         let mut unsaved = Vec::new();
         let mut closed = None;
         while closed.is_none() || !unsaved.is_empty() {
@@ -105,10 +105,8 @@ impl Writer {
             }
             for message in first.into_iter().chain(self.messages.try_iter()) {
                 match message {
-                    WriterMessage::Changes(changes, deliver, came) => {
-                        let deliver = || Arc::clone(&deliver);
-                        let queued =
-                            |(id, change)| QueuedChange { change, id, deliver: deliver(), came };
+                    WriterMessage::Changes(changes, came) => {
+                        let queued = |(submitter, change)| QueuedChange { submitter, change, came };
                         unsaved.extend(changes.into_iter().map(queued));
                     }
                     // A save finds as much. Without changes, there is a poll below.
@@ -120,12 +118,8 @@ impl Writer {
                 self.poll_or_retry();
             } else if !unsaved.is_empty() {
                 let outcomes = self.save(&unsaved);
-                let saved: Vec<_> = unsaved.drain(..outcomes.len()).collect();
-                let mut outcomes = outcomes.into_iter();
-                for of_one in saved.chunk_by(|a, b| Arc::ptr_eq(&a.deliver, &b.deliver)) {
-                    let ids = of_one.iter().map(|queued| queued.id);
-                    (of_one[0].deliver)(ids.zip(outcomes.by_ref()).collect());
-                }
+                let decided = unsaved.drain(..outcomes.len()).map(|queued| queued.submitter);
+                deliver(decided.zip(outcomes).collect());
             }
         }
         let result = self.engine.close();
@@ -150,7 +144,7 @@ impl Writer {
     /// Begins a save, and publishes what others have committed. While the storage is locked, tries
     /// again until the first change has waited for too long, and fails for those that have. Without
     /// changes, tries once.
-    fn begin(&mut self, save: &Save, attempt: &mut Attempt) -> Result<(), StorageError> {
+    fn begin(&mut self, save: &Save, attempt: &mut Attempt<S>) -> Result<(), StorageError> {
         loop {
             match self.engine.begin(save)? {
                 Begun::Ready(refresh) => {
@@ -159,7 +153,7 @@ impl Writer {
                 }
                 Begun::Locked(refresh, error) => {
                     self.publish(refresh);
-                    let is_over = |queued: &&QueuedChange| queued.came.elapsed() > LOCKED_TIME;
+                    let is_over = |queued: &&QueuedChange<S>| queued.came.elapsed() > LOCKED_TIME;
                     let over = attempt.changes.iter().take_while(is_over).count();
                     if over > 0 || attempt.changes.is_empty() {
                         attempt.failing = over;
@@ -182,7 +176,7 @@ impl Writer {
     /// only the first of them. If the save fails, so do all changes, or after a wait for a lock
     /// those that came first. The exception are those that change nothing, unless the list here may
     /// be out of date.
-    fn save(&mut self, changes: &[QueuedChange]) -> Vec<Result<Outcome, StorageError>> {
+    fn save(&mut self, changes: &[QueuedChange<S>]) -> Vec<Decided> {
         let status = Arc::clone(&self.status);
         if !changes.is_empty()
             && let Some(refusal) = status.refusal()
@@ -218,7 +212,7 @@ impl Writer {
     }
 
     /// Makes changes, commits them, and publishes the list. If that fails, publishes none of them.
-    fn try_save(&mut self, attempt: &mut Attempt) -> Result<Vec<Outcome>, StorageError> {
+    fn try_save(&mut self, attempt: &mut Attempt<S>) -> Result<Vec<Outcome>, StorageError> {
         let has_failed = self.status.now().failure.is_some();
         let oldest = attempt.changes.first().map(|queued| queued.came);
         let is_behind = self.is_behind;
@@ -234,7 +228,10 @@ impl Writer {
     }
 
     /// The part of a save that is made again after a conflict: then returns `None`.
-    fn try_commit(&mut self, attempt: &mut Attempt) -> Result<Option<Vec<Outcome>>, StorageError> {
+    fn try_commit(
+        &mut self,
+        attempt: &mut Attempt<S>,
+    ) -> Result<Option<Vec<Outcome>>, StorageError> {
         let begun = Instant::now();
         let mut version = self.list.version().list;
         let mut outcomes = Vec::new();
@@ -289,7 +286,7 @@ mod tests {
     use crate::conditions::Conditions;
 
     /// A store of an empty list in this directory, and its writer, which does not run yet.
-    fn open(directory: &Path) -> (Store, Writer) {
+    fn open(directory: &Path) -> (Store<u64>, Writer<u64>) {
         fs::create_dir_all(directory).unwrap();
         let path = directory.join("colors.db");
         let (lock, _) = sqlite::lock_or_make(&path, Some(&ColorList::default()), None).unwrap();
@@ -310,9 +307,9 @@ mod tests {
         let color = Color::new("a", "");
         let change = Change::new(Action::Create(color.clone()), Conditions::default());
         let (sender, outcomes) = mpsc::channel();
-        let deliver: Arc<Deliver> = Arc::new(move |outcomes| sender.send(outcomes).unwrap());
-        store.submit(vec![(7, change)], &deliver);
-        let writing = thread::spawn(|| writer.run());
+        assert_eq!(store.submit(vec![(7, change)]), []);
+        let deliver = move |outcomes| sender.send(outcomes).unwrap();
+        let writing = thread::spawn(|| writer.run(deliver));
         let mut longest = Duration::ZERO;
         loop {
             let elapsed = store.status().unwrap().elapsed();

@@ -3,7 +3,6 @@
 use std::mem::take;
 use std::sync::{Mutex, mpsc};
 
-use super::super::Deliver;
 use super::super::engine::Scope;
 use super::*;
 
@@ -188,11 +187,11 @@ fn changes_that_are_saved_together_fail_together_and_what_changes_nothing_does_n
         (Action::Delete("a".to_owned()), Conditions::default()),
     ];
     let (sender, delivered) = mpsc::channel();
-    let deliver: Arc<Deliver> = Arc::new(move |outcomes| sender.send(outcomes).unwrap());
     let changes = changes.map(|(action, conditions)| Change::new(action, conditions));
-    store.submit((0..).zip(changes).collect(), &deliver);
+    assert_eq!(store.submit((0..).zip(changes).collect()), []);
     log.fail(Some(CommitFailure::Lost));
-    let writing = std::thread::spawn(|| writer.run());
+    let deliver = move |outcomes| sender.send(outcomes).unwrap();
+    let writing = std::thread::spawn(|| writer.run(deliver));
     let outcomes = delivered.recv().unwrap();
     log.fail(None);
     let failed = outcomes.iter().map(|(id, outcome)| (*id, outcome.is_err())).collect::<Vec<_>>();

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use super::format::Keys;
 use super::gateway::Gateway;
-use crate::store::Store;
 
 /// How long one request watches. A member that was cut off sends nothing, so after this time
 /// another request is made, perhaps of another member.
@@ -33,15 +32,15 @@ impl LogWatch {
         Self { gateway, keys, watched: Arc::default() }
     }
 
-    /// Watches until the process ends.
-    pub(crate) fn run(mut self, store: &Store) {
+    /// Watches until the process ends. Calls `poll` when something was put.
+    pub(crate) fn run(mut self, poll: impl Fn()) {
         let (from, to) = (self.keys.entry(0), self.keys.log_end());
         loop {
             let begun = Instant::now();
             let watch = || {
                 self.gateway.watch(&from, &to, WATCH_TIME, |revision| {
                     self.watched.store(revision, Relaxed);
-                    store.poll();
+                    poll();
                 });
             };
             // A panic was logged, and ends one request.
