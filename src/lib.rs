@@ -226,7 +226,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use bounded_http::Handle;
+use bounded_http::{Handle, Limits};
 
 use crate::failure::Failure;
 use crate::follower::Follower;
@@ -274,16 +274,10 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
     let mut source = load::load_source(options, follower.as_ref())?;
     source.lock()?;
     let workers = options.worker_count();
-    let memory_limit = bounded_http::control_group_limit();
-    let buffers_max = bounded_http::buffers_within(memory_limit);
-    let descriptors = bounded_http::raise_descriptor_limit();
     let listeners = if is_activated { inherited } else { listen_all(options)? };
-    let connections_max =
-        bounded_http::connections_within(descriptors, memory_limit, listeners.len(), workers)
-            .map_err(Failure::System)?;
+    let limits = limits(options, listeners.len(), workers).map_err(Failure::System)?;
     let endpoints: Vec<_> = listeners.iter().map(|listener| listener.endpoint.clone()).collect();
     let pool = pool::start(thread_count(options, workers)).ok_or(Failure::Thread)?;
-    let limits = service::limits(options, connections_max, buffers_max);
     let server = Handle::new(workers, limits).map_err(Failure::System)?;
     let waits = Waits::new(server.clone(), workers);
     // FILE is made last: a start that gets no addresses or no threads makes no FILE.
@@ -342,6 +336,14 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
         }
     }
     ended.map_err(Failure::System)
+}
+
+/// The limits of the server, within what the system has.
+fn limits(options: &Options, listeners: usize, workers: usize) -> io::Result<Limits> {
+    let memory = bounded_http::control_group_limit();
+    let descriptors = bounded_http::raise_descriptor_limit();
+    let connections = bounded_http::connections_within(descriptors, memory, listeners, workers)?;
+    Ok(service::limits(options, connections, bounded_http::buffers_within(memory)))
 }
 
 /// How many threads the pool has.
