@@ -10,7 +10,7 @@ use std::thread;
 
 use rustix::process::{Signal, geteuid};
 
-use crate::common::harness::{Scratch, Server, colors, stored, wait_until};
+use crate::common::harness::{Scratch, Server, colors, run, stored, wait_until};
 use crate::common::process::colors_below_strace;
 
 pub(super) const A: &str = r#"{"name":"a","value":"1"}"#;
@@ -345,17 +345,37 @@ fn run_until_listening(start: &FirstStart) -> (String, std::process::Child) {
     (line, child)
 }
 
+/// What it has may be nowhere else.
 #[test]
-fn what_a_file_that_is_gone_has_left_is_not_applied_to_the_new_one() {
+fn a_wal_without_its_file_refuses_a_start_and_is_not_removed() {
     let start = FirstStart::new();
     let server = Server::start(&start.arguments());
     server.ask("DELETE", "/colors/a", "").expect_status(200);
+    let list = server.list();
     server.signal(rustix::process::Signal::KILL);
     server.wait();
-    let wal = fs::metadata(format!("{}-wal", start.file)).unwrap();
-    assert!(wal.len() > 0);
+    let moved = start.scratch.file("moved.db");
+    fs::rename(&start.file, &moved).unwrap();
+    for is_empty in [false, true] {
+        if is_empty {
+            fs::write(&start.file, "").unwrap();
+        }
+        let name = &start.file;
+        let expected = format!(
+            "[ERROR] cannot use {name}: it is missing or empty, and {name}-wal may have changes that \
+             are nowhere else; move the file back to which that belongs, or remove {name}-wal to \
+             begin with the seed\n"
+        );
+        for arguments in [&start.arguments()[..], &["--check", "--data", name]] {
+            let (code, _, log) = run(&mut colors(arguments));
+            assert!(code == Some(1) && log.ends_with(&expected), "{log}");
+        }
+    }
+    fs::rename(moved, &start.file).unwrap();
+    assert_eq!(stored(&start.file), list);
     fs::remove_file(&start.file).unwrap();
-    start.check_next("a FILE-wal that was left");
+    fs::remove_file(format!("{}-wal", start.file)).unwrap();
+    start.check_next("a FILE-shm that was left");
 }
 
 #[test]

@@ -80,7 +80,7 @@ fn make(
     if has_content() {
         return Ok(None);
     }
-    // SQLite would apply to the new FILE what an earlier FILE has left in these files.
+    // They have nothing, but may be links to files of others.
     remove_beside(path)?;
     // Otherwise a power cut could bring these back, and those that SQLite has made and removed
     // while the new file was open.
@@ -147,7 +147,8 @@ impl Drop for NewFile {
 /// What SQLite adds to the name of a database for the files beside it.
 pub(super) const SUFFIXES: [&str; 3] = ["-wal", "-shm", "-journal"];
 
-/// Fails if an empty FILE or what is beside it cannot be removed. Removes nothing.
+/// Fails if an empty FILE or what is beside it cannot be removed, or may have changes of a FILE that
+/// was moved away or cut. Removes nothing.
 fn check_replaceable(path: &Path) -> Result<(), DatabaseError> {
     if data_path::attributes(path).contains(StatxAttributes::MOUNT_ROOT) {
         let reason = "it is empty and a mount point, so that no other file can take its place; \
@@ -165,6 +166,15 @@ fn check_replaceable(path: &Path) -> Result<(), DatabaseError> {
             Err(error) if error.kind() == ErrorKind::NotADirectory => {}
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             removed => removed.map_err(|error| DatabaseError::refused("remove", &path, &error))?,
+        }
+    }
+    for left in ["-wal", "-journal"].map(|suffix| with_suffix(path, suffix)) {
+        if fs::symlink_metadata(&left).is_ok_and(|left| left.is_file() && left.len() > 0) {
+            let left = left.display();
+            return Err(DatabaseError::Unusable(format!(
+                "it is missing or empty, and {left} may have changes that are nowhere else; move \
+                 the file back to which that belongs, or remove {left} to begin with the seed"
+            )));
         }
     }
     Ok(())
