@@ -226,8 +226,11 @@ impl Received {
     /// What holds of every response.
     fn check(&self, is_head: bool) {
         assert!(
-            [200, 201, 204, 304, 400, 401, 403, 404, 405, 408, 412, 413, 415, 417, 431, 501, 505]
-                .contains(&self.status),
+            [
+                200, 201, 204, 304, 400, 401, 403, 404, 405, 408, 412, 413, 414, 415, 417, 431,
+                501, 505
+            ]
+            .contains(&self.status),
             "{self:?}"
         );
         let is_known = |name: &str| FIELDS.split(' ').any(|known| known == name);

@@ -248,9 +248,9 @@ fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
 /// What holds for status and fields of every response.
 #[track_caller]
 fn check_head(response: &Response) {
-    const STATUSES: [u16; 21] = [
-        200, 201, 204, 304, 400, 401, 403, 404, 405, 408, 409, 412, 413, 415, 417, 431, 500, 501,
-        503, 505, 507,
+    const STATUSES: [u16; 22] = [
+        200, 201, 204, 304, 400, 401, 403, 404, 405, 408, 409, 412, 413, 414, 415, 417, 431, 500,
+        501, 503, 505, 507,
     ];
     const FIELDS: &str = "Accept-Encoding Access-Control-Allow-Headers Access-Control-Allow-Methods \
         Access-Control-Allow-Origin Access-Control-Expose-Headers Access-Control-Max-Age Allow \

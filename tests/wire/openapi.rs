@@ -320,6 +320,7 @@ fn every_documented_status_can_be_had_and_is_as_documented() {
                     ask_with("If-Match: \"x\"\r\n")
                 }
                 "413" => ask(&target, "Content-Length: 1048577\r\n"),
+                "414" => ask(&format!("{target}?{}", "x".repeat(64 * 1024)), ""),
                 "415" => ask_with("Content-Encoding: gzip\r\n"),
                 "417" => ask_with("Expect: wonders\r\n"),
                 "431" => ask_with(&"X: y\r\n".repeat(100)),

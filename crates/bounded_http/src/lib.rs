@@ -87,7 +87,7 @@
 //!
 //! - A request that does not arrive in time is refused with 408. A client that does not read, or
 //!   that sends no further request, is disconnected.
-//! - A head has at most 64 KiB and 100 fields (431), a content at most [`Limits::content_max`]
+//! - A head has at most 64 KiB and 100 fields (431, or 414 for the request line), a content at most [`Limits::content_max`]
 //!   (413).
 //! - All buffers together take at most [`Limits::buffers_max`]: beyond it, requests get a 503, and
 //!   clients that do not read are disconnected. Small requests are served nevertheless.

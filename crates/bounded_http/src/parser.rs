@@ -186,7 +186,11 @@ impl Parser {
             }
         }
         self.searched = bytes.len();
-        if self.searched > HEAD_BYTES_MAX { Err(ProtocolError::HEAD_TOO_LARGE) } else { Ok(None) }
+        match bytes.get(..=HEAD_BYTES_MAX) {
+            None => Ok(None),
+            Some(head) if head.contains(&b'\n') => Err(ProtocolError::HEAD_TOO_LARGE),
+            Some(_) => Err(ProtocolError::TARGET_TOO_LONG),
+        }
     }
 
     /// Removes the parsed bytes, and shrinks a large buffer.

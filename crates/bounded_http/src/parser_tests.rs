@@ -303,7 +303,9 @@ fn what_is_wrong_does_not_depend_on_what_has_arrived_beyond_it() {
 #[test]
 fn heads_without_end_are_refused_at_the_limit() {
     let line = format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", "a".repeat(HEAD_BYTES_MAX));
-    check(&line[..HEAD_BYTES_MAX + 1], Err(ProtocolError::HEAD_TOO_LARGE));
+    check(&line[..HEAD_BYTES_MAX + 1], Err(ProtocolError::TARGET_TOO_LONG));
+    let shorter = format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", "a".repeat(HEAD_BYTES_MAX - 20));
+    check(&shorter[..HEAD_BYTES_MAX + 1], Err(ProtocolError::HEAD_TOO_LARGE));
     let longest = format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", "a".repeat(HEAD_BYTES_MAX - 27));
     assert_eq!(longest.len(), HEAD_BYTES_MAX);
     check(&longest, Ok((&longest[..HEAD_BYTES_MAX - 22], "", true)));

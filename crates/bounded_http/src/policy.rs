@@ -70,7 +70,7 @@ pub trait Policy: Send + Sync {
     }
 
     /// Makes the response with which the server itself refuses what has arrived: 400, 408, 413,
-    /// 417, 431, 501, 503 or 505, or 500 for a request that is dropped without an answer. By
+    /// 414, 417, 431, 501, 503 or 505, or 500 for a request that is dropped without an answer. By
     /// default, its content is the message.
     ///
     /// `head`: what could be parsed of it. `message`: for the author of the client, in lower case

@@ -61,6 +61,9 @@ impl ProtocolError {
     /// When Expect asks for anything but 100-continue, with HTTP/1.1 (RFC 9110 §10.1.1).
     pub(super) const EXPECTATION: Self =
         Self::Refused(StatusCode(417), "the only expectation supported is \"100-continue\"");
+    /// When the request line alone is longer than [`HEAD_BYTES_MAX`] (RFC 9112 §3).
+    pub(super) const TARGET_TOO_LONG: Self =
+        Self::Refused(StatusCode(414), "the request line is longer than 65536 bytes");
     /// When the head has more than [`HEAD_BYTES_MAX`] bytes or [`FIELD_LINES_MAX`] field lines.
     pub(super) const HEAD_TOO_LARGE: Self = Self::Refused(
         StatusCode(431),
