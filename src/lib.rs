@@ -99,7 +99,8 @@
 //! part of step 2 above. With it:
 //!
 //! 1. `Service::operate` makes a `Change` of the content: `Decision::Save`. At the end of the pass,
-//!    `Handler::submit` keeps the requests, and gives their changes to the writer by `Store::submit`.
+//!    `Handler::submit` keeps the requests, and gives their changes to the writer by
+//!    `Store::submit`.
 //! 2. The `Writer` takes changes that wait, finds the `Outcome` and the `Edit`s of each on a clone
 //!    of the list, commits (FILE-wal is synced, or etcd has it), and publishes the clone.
 //! 3. The publication calls `Waits::mark` with the `Step` to the new version, as below.
@@ -143,9 +144,9 @@
 //!
 //! # Threads
 //!
-//! `run` starts them. All but main, resolver and log are threads of one pool. Those that run for good
-//! have names of their own, such as worker-0. For a moment, there is one more at a stop, and one for
-//! each member of etcd when the service looks which of them answers.
+//! `run` starts them. All but main, resolver and log are threads of one pool. Those that run for
+//! good have names of their own, such as worker-0. For a moment, there is one more at a stop, and
+//! one for each member of etcd when the service looks which of them answers.
 //!
 //! - **main** reads the tokens and opens the list. Then it accepts connections, takes signals,
 //!   reads tokens again and sends heartbeats. It waits in poll(2), at the start for FILE, etcd or

@@ -16,8 +16,8 @@ type Decided = Result<Outcome, StorageError>;
 pub(super) struct Unsaved {
     /// By the ids of their connections.
     exchanges: Mutex<HashMap<u64, Exchange>>,
-    /// What is called with the outcomes. The same for all changes of the worker, so that the outcomes of a
-    /// commit come together.
+    /// What is called with the outcomes. The same for all changes of the worker, so that the
+    /// outcomes of a commit come together.
     deliver: Arc<Deliver>,
 }
 
