@@ -37,7 +37,8 @@ impl Tag {
     }
 }
 
-/// Whether these bytes may name a content coding behind a tag: a hyphen, and 1 to 16 of a-z and 0-9.
+/// Whether these bytes may name a content coding behind a tag: a hyphen, and 1 to 16 of a-z and
+/// 0-9.
 fn is_coding(suffix: &[u8]) -> bool {
     let is_letter_or_digit = |byte: &u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9');
     match suffix {

@@ -17,8 +17,8 @@ const LOG_TIME: Duration = Duration::from_secs(60);
 
 pub(crate) struct FollowStatus {
     pub(crate) url: String,
-    /// The value of Link on answers with the list (RFC 8288). The relation `via` is that of RFC 4287
-    /// §4.2.7.2: where the list comes from.
+    /// The value of Link on answers with the list (RFC 8288). The relation `via` is that of RFC
+    /// 4287 §4.2.7.2: where the list comes from.
     pub(crate) link: String,
     answers: Mutex<Answers>,
 }

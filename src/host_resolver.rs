@@ -1,4 +1,4 @@
-//! Looks up the names of other servers, on one thread. Knows nothing of requests.
+//! Looks up the names of other servers, on one thread.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,8 +24,8 @@ const ADDRESSES_MAX: usize = 16;
 /// once; otherwise the writer and the watch ask, or the follower.
 const QUESTIONS_MAX: usize = 16;
 
-/// How long a look-up may take if the addresses are known from before. /etc/hosts and a DNS in reach
-/// take less.
+/// How long a look-up may take if the addresses are known from before. /etc/hosts and a DNS in
+/// reach take less.
 const KNOWN_TIME: Duration = Duration::from_millis(100);
 
 type Addresses = io::Result<Vec<SocketAddr>>;

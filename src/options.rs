@@ -1,5 +1,6 @@
-//! The options: from the command line, or else from `COLORS_*` variables. Checks each value, whether
-//! the options go together, and whether a credential of systemd is left unused; opens no file.
+//! The options: from the command line, or else from `COLORS_*` variables. Checks each value,
+//! whether the options go together, and whether a credential of systemd is left unused; opens no
+//! file.
 
 mod values;
 

@@ -1,5 +1,4 @@
-//! Requests to other servers: what the follower and the gateway of etcd have in common. Knows
-//! neither what they ask nor what is answered.
+//! Requests to other servers: what the follower and the gateway of etcd have in common.
 //!
 //! ureq limits the time of a whole content, which is long, and that of each read, which would limit
 //! the wait for the head as well. So a [`StallGuard`] closes connections whose content stalls. And

@@ -1,4 +1,4 @@
-//! The threads of the pool, and their names. Knows nothing of what they do.
+//! The threads of the pool, and their names.
 
 use std::ffi::CString;
 use std::panic;

@@ -1,4 +1,5 @@
-//! Bytes with an entity tag. The list and all responses share them, so that nobody copies them.
+//! Bytes with an entity tag, which the list and responses share. Of a short color, responses have a
+//! copy instead (`store::color`).
 
 use std::sync::OnceLock;
 

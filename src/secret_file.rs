@@ -1,4 +1,4 @@
-//! Reads files that have secrets, and warns if others can. Knows nothing of their lines.
+//! Reads files that have secrets, and warns if others can.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read as _};

@@ -187,8 +187,8 @@ impl SocketFile {
         // The new file has the mode of the socket less the umask (unix_bind_bsd in the kernel's
         // net/unix/af_unix.c). To change its mode by its path could follow a link.
         rustix::fs::fchmod(socket, Mode::from_raw_mode(mode))?;
-        // bind(2) fails if there is a file. The lock keeps another start from taking the new file for
-        // the stale one.
+        // bind(2) fails if there is a file. The lock keeps another start from taking the new file
+        // for the stale one.
         let _lock = remove_stale(path, &address)?;
         // The umask is that of the whole process, but no other thread makes files yet.
         let umask = rustix::process::umask(Mode::empty());

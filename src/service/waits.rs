@@ -1,4 +1,4 @@
-//! Which requests wait for a change, and which of them a change concerns. Knows no answers.
+//! Which requests wait for a change, and which of them a change concerns.
 //!
 //! The thread that publishes a version of the list marks what the version has changed
 //! ([`Waits::mark`]) with the number of the version, and notifies the workers. A worker takes its

@@ -1,4 +1,4 @@
-//! A color: one entry of the list. Knows nothing of where colors come from.
+//! A color: one entry of the list.
 
 use std::borrow::Cow;
 use std::cell::RefCell;

@@ -1,6 +1,6 @@
 //! One version of the list. A clone shares its memory with the original, so that cloning takes the
 //! same time for a list of any length. The writer makes changes on a clone, and readers keep the
-//! version with which they have begun. Knows no files and no mutex.
+//! version with which they have begun.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher as _, RandomState};

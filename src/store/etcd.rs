@@ -1,5 +1,5 @@
 //! The list in etcd, shared by any number of services. A commit is on the disks of a majority of
-//! etcd's members before anybody sees it. Knows nothing of requests to the service.
+//! etcd's members before anybody sees it.
 //!
 //! | question | file |
 //! |---|---|

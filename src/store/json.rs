@@ -1,5 +1,4 @@
-//! Reads colors from JSON: the content of a create, the content of an update, and a list. Knows
-//! nothing of how a list is changed.
+//! Reads colors from JSON: the content of a create, the content of an update, and a list.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,5 +1,4 @@
-//! The list on disk: an SQLite database, which other programs may read and write as well. Knows
-//! nothing of requests.
+//! The list on disk: an SQLite database, which other programs may read and write as well.
 //!
 //! SQLite makes every commit atomic and durable (write-ahead log, `synchronous=FULL`). What the
 //! files here add:

@@ -1,7 +1,7 @@
 //! The one thread that saves: group commit. It makes the queued changes on a clone of the current
-//! version, commits them together, publishes the clone, and reports the outcomes. Changes that
-//! arrive meanwhile wait for the next commit. What others have committed is found by each save, and
-//! by a poll: when a watch has news, and after a second without messages.
+//! version, as many as [`COMMIT_TIME`] allows, commits them together, publishes the clone, and
+//! reports the outcomes. All others wait for the next commit. What others have committed is found
+//! by each save, and by a poll: when a watch has news, and after a second without messages.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::exit;
@@ -16,8 +16,8 @@ use super::{
 };
 use crate::logging;
 
-/// How often the writer polls for commits of others while it has no changes. Unless a watch tells it
-/// at once, readers may miss such a commit for about this long, and longer while the storage is
+/// How often the writer polls for commits of others while it has no changes. Unless a watch tells
+/// it at once, readers may miss such a commit for about this long, and longer while the storage is
 /// busy.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 

@@ -148,7 +148,8 @@ fn head_is_get_without_content() {
 fn plain() -> Server {
     let scratch = Scratch::new();
     let seed = scratch.write("seed.json", SEED);
-    let shown = README.split('`').find_map(|word| word.strip_prefix("cargo run --example plain "));
+    let command = "cargo run --release --example plain ";
+    let shown = README.split('`').find_map(|word| word.strip_prefix(command));
     assert_eq!(shown, Some("-- seed/colors.json"));
     let mut cargo = own_environment(env!("CARGO"));
     cargo.args(["run", "--quiet", "--example", "plain", "--", &seed, "0"]);

@@ -274,7 +274,7 @@ http.md: within 30 s (`--request-timeout`) <- src/options.rs: default_value = "3
 http.md: idle for 75 s (`--keep-alive`) <- src/options.rs: default_value = "75s"
 http.md: at most N seconds, or 300 <- src/http/fields.rs: WAIT_SECONDS_MAX 300;
 http.md: with more than 4 entity tags <- src/http/request.rs: WAIT_TAGS_MAX 4;
-http.md: the service would keep 2 KiB <- src/http/request.rs: WAIT_BYTES_MAX 2048;
+http.md: the service would keep more than 2 KiB <- src/http/request.rs: WAIT_BYTES_MAX 2048;
 http.md: up to 16 MiB within <- crates/bounded_http/src/connection/sending.rs: LINGER_BYTES_MAX 16 * 1024 * 1024;
 http.md: Up to 100 empty lines <- crates/bounded_http/src/parser.rs: EMPTY_LINES_MAX 100;
 http.md: fails or takes longer than 5 s <- src/store/storage_status.rs: HANG_TIME from_secs(5);

@@ -17,8 +17,7 @@
 //!
 //! Not drawn: from all states but two, a connection closes when its socket fails, its client has
 //! gone, its deadline has passed, or room has to be made. A parked request is handed out a last
-//! time first. A request that is away is waited for, unless sending
-//! the responses before it fails.
+//! time first. A request that is away is waited for, unless sending the responses before it fails.
 //!
 //! This file has the states, the table of events in each of them, their deadlines and their memory.
 //! What happens in `State::Receiving` is in [`receiving`], from there until the answer in

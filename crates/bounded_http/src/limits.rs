@@ -21,15 +21,15 @@ const BUFFERS_MAX: usize = 32 * 1024 * 1024;
 /// that are arriving.
 const BUFFERS_MIN: usize = 2 * 1024 * 1024;
 
-/// A connection whose buffers have no more bytes than this counts as having none, so that small
-/// requests are served however much memory the other connections take.
+/// A connection whose buffers have no more bytes than this counts as having none, so that a small
+/// request is served however much memory the other connections take.
 const UNCOUNTED_BYTES: usize = 4096;
 
 /// Upper bound of the connection limit: several times what a small host serves.
 const CONNECTIONS_MAX: usize = 8192;
 
-/// Bytes of the control group's limit for each connection. An idle connection takes 5 KiB here, and
-/// about as much in the kernel.
+/// Bytes of the control group's limit for each connection. An idle connection takes less than 2 KiB
+/// here; the rest is for buffers, and for what the kernel has of it.
 const MEMORY_PER_CONNECTION: usize = 64 * 1024;
 
 /// Descriptors kept for other uses than connections: standard streams, and whatever else the

@@ -1,5 +1,5 @@
 //! Turns the bytes that a connection receives into requests (RFC 9112), or says why it refuses
-//! them. Knows no socket and no clock, and not what a request asks for.
+//! them. Uses no socket and no clock.
 
 use std::mem::take;
 

@@ -1,5 +1,4 @@
-//! Why the server refuses what it reads, or does not get in time: statuses and messages. Parses
-//! nothing.
+//! Why the server refuses what it reads, or does not get in time: statuses and messages.
 
 use std::fmt;
 

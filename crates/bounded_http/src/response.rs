@@ -133,8 +133,8 @@ impl Response {
     }
 
     /// The same with one more field, as in tiny_http: a Content-Type replaces the one before, and
-    /// what the server adds itself is left out. So is a field whose name is no token, or whose value
-    /// has a control character: it would be read as another one (RFC 9110 §5.1 and §5.5).
+    /// what the server adds itself is left out. So is a field whose name is no token, or whose
+    /// value has a control character: it would be read as another one (RFC 9110 §5.1 and §5.5).
     #[must_use]
     pub fn with_header(mut self, header: Header) -> Self {
         let (name, value) = (header.field.as_str().as_str(), header.value.as_str());

@@ -33,8 +33,8 @@ impl Server {
 
     /// The server of a socket that listens already. `limits`: `None` for the defaults. Raises the
     /// limit of descriptors of the process, and lowers [`Limits::connections_max`] to what the
-    /// process may have ([`connections_within`]). Fails if the system refuses a thread, a descriptor
-    /// or an option of the socket.
+    /// process may have ([`connections_within`]). Fails if the system refuses a thread, a
+    /// descriptor or an option of the socket.
     pub fn from_listener(
         listener: impl Into<TcpListener>,
         limits: Option<Limits>,

@@ -131,8 +131,8 @@ impl Shared {
         Some(next.0)
     }
 
-    /// Passes a new connection to a worker. If all are gone, it is closed. `listener`: the number of
-    /// the one that has accepted it.
+    /// Passes a new connection to a worker. If all are gone, it is closed. `listener`: the number
+    /// of the one that has accepted it.
     pub(super) fn pass_on(
         self: &Arc<Self>,
         socket: OwnedFd,

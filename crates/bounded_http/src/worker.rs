@@ -206,9 +206,9 @@ impl Worker {
         self.last_pass_end.saturating_duration_since(self.pass.now)
     }
 
-    /// Has the parked request of the connection with this [id](Request::id) received again; one that
-    /// is not parked yet, once it is. A call that comes after the answer wakes the next request of
-    /// the connection: look again whether what a woken request waits for has happened.
+    /// Has the parked request of the connection with this [id](Request::id) received again; one
+    /// that is not parked yet, once it is. A call that comes after the answer wakes the next
+    /// request of the connection: look again whether what a woken request waits for has happened.
     pub fn wake(&mut self, id: u64) {
         if let Some(entry) = self.connections.get_mut(&id)
             && entry.connection.wake()

@@ -54,14 +54,14 @@ pub(crate) struct EtcdEngine {
     /// told by then is no news.
     read_at: i64,
     pub(super) position: Position,
-    /// The edits that lead from the list that readers have to that of `position`. Kept, since a save
-    /// or a poll may fail after it has taken entries.
+    /// The edits that lead from the list that readers have to that of `position`. Kept, since a
+    /// save or a poll may fail after it has taken entries.
     edits: Vec<Edit>,
     /// The edits of this save.
     written: Vec<u8>,
     /// A commit has failed. A member that was stopped may still make it later, unless another entry
-    /// has taken its place by then. And if etcd has refused it, only another one shows that it takes
-    /// commits again.
+    /// has taken its place by then. And if etcd has refused it, only another one shows that it
+    /// takes commits again.
     is_fence_due: bool,
     /// When etcd last answered [`EtcdEngine::ask`].
     answered: Instant,
@@ -95,8 +95,8 @@ impl EtcdEngine {
         }
     }
 
-    /// Puts a fence, so that a commit of an earlier process, which a member may hold, is either made
-    /// before this or never. A conflict does as well: another entry has the place.
+    /// Puts a fence, so that a commit of an earlier process, which a member may hold, is either
+    /// made before this or never. A conflict does as well: another entry has the place.
     pub(super) fn put_first_fence(&mut self) -> Result<(), EtcdError> {
         self.put(&self.position.list.clone(), Purpose::Fence)?;
         self.edits.clear();

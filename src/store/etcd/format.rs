@@ -1,4 +1,4 @@
-//! The values of a snapshot and of entries, in JSON, and which keys they have. Knows no requests.
+//! The values of a snapshot and of entries, in JSON, and which keys they have.
 
 use std::io::Write as _;
 

@@ -30,8 +30,8 @@ pub(super) const STEP_TIME: Duration = Duration::from_secs(1);
 /// The least time that a request gets, even if the deadline comes sooner.
 const LEAST_TIME: Duration = Duration::from_millis(250);
 
-/// How long [`Gateway::ask_each`] waits in each step: a member that is well answers in milliseconds,
-/// and the others are asked again whenever they are needed.
+/// How long [`Gateway::ask_each`] waits in each step: a member that is well answers in
+/// milliseconds, and the others are asked again whenever they are needed.
 const OTHERS_TIME: Duration = Duration::from_millis(500);
 
 /// The reasons if a member has another list at the key than the one that was read, an older one, or

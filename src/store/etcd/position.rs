@@ -122,8 +122,8 @@ impl Position {
         keys.txn(compare, success, vec![range])
     }
 
-    /// The reason not to take this answer to [`Position::txn`], if the list of a member has not come
-    /// to this position.
+    /// The reason not to take this answer to [`Position::txn`], if the list of a member has not
+    /// come to this position.
     pub(super) fn refuse(&self, keys: &Keys, response: &TxnResponse) -> Option<&'static str> {
         let has_number = |entry: &KeyValue| keys.number(&entry.key) == Some(self.number);
         keys.refuse(response).or(match response.found(1).first() {
