@@ -438,3 +438,14 @@ fn the_head_decides_before_memory_whether_a_request_comes_whole_or_in_parts() {
         }
     }
 }
+
+#[test]
+fn while_memory_is_short_small_requests_are_answered_also_if_they_are_pipelined() {
+    let mut pair = Pair::new();
+    let _others = pair.others(10_000);
+    let mut next = pair.send(1, &get("/a").repeat(5));
+    while next == Next::Queue {
+        next = pair.handle(Event::Turn);
+    }
+    assert_eq!((next, pair.client.received()), (READ, vec!["200 /a".to_owned(); 5]));
+}

@@ -87,11 +87,10 @@
 //!
 //! - A request that does not arrive in time is refused with 408. A client that does not read, or
 //!   that sends no further request, is disconnected.
-//! - A head has at most 64 KiB and 100 fields (431, or 414 for the request line), a content at most [`Limits::content_max`]
-//!   (413).
+//! - A head has at most 64 KiB and 100 fields (431, or 414 for the request line), a content at most
+//!   [`Limits::content_max`] (413).
 //! - All buffers together take at most [`Limits::buffers_max`]: beyond it, requests get a 503, and
-//!   clients that do not read are disconnected. Requests of up to 4 KiB are served nevertheless,
-//!   but only two of those that a client pipelines.
+//!   clients that do not read are disconnected. Requests of up to 4 KiB are served nevertheless.
 //! - Above [`Limits::connections_max`], connections that have stalled for half a second make room
 //!   for new ones; until then, a few more are served and closed.
 //!

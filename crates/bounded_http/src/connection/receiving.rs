@@ -55,7 +55,9 @@ impl Connection {
         since: Instant,
         pass: &mut Pass,
     ) -> io::Result<Transition> {
-        if self.in_a_row == REQUESTS_IN_A_ROW || !self.output.has_room() || self.parser.is_idle() {
+        let has_room =
+            self.output.has_room() && !self.slot.quota.would_exceed(self.output.memory());
+        if self.in_a_row == REQUESTS_IN_A_ROW || !has_room || self.parser.is_idle() {
             return self.begin_sending(AfterSend::Resume, since, pass);
         }
         match self.parser.next_request(pass.shared.limits.content_max) {
