@@ -117,8 +117,9 @@
 
 // The files:
 //
-// - `accept` takes connections from the kernel, `worker` has the event loop, and `inbox` is how
-//   other threads reach it. `server` has all three in one, as in tiny_http.
+// - `accept` takes connections from the kernel, `worker` has the event loop, `busy_poll` says when
+//   it looks for events before it sleeps, and `inbox` is how other threads reach it. `server` has
+//   all of these in one, as in tiny_http.
 // - `connection` is the state machine of a connection, with its deadlines; `pass` is what it needs
 //   of its worker, `output` what it has to send.
 // - `request` and `response` are what the application gets and gives; `slot` is where a connection
@@ -137,6 +138,7 @@ struct Readme;
 
 mod accept;
 mod buffer;
+mod busy_poll;
 mod chunked;
 mod connection;
 mod date;

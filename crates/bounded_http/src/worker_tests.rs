@@ -215,6 +215,33 @@ fn wait_returns_at_once_while_a_request_is_handed_out_or_a_pass_is_not_over() {
     assert!(passes.worker.pass.now > begun);
 }
 
+#[test]
+fn a_worker_looks_for_events_before_it_sleeps_and_only_if_it_has_no_work() {
+    let mut passes = Passes::new();
+    let mut client = passes.connect(&get("/park"));
+    passes.pass(&[]);
+    let looking = BusyPoll::looking();
+    passes.worker.busy_poll = looking;
+    let wait = |passes: &mut Passes| {
+        assert!(passes.worker.wait());
+        while let Some(request) = passes.worker.try_recv() {
+            passes.application.answer(request);
+        }
+        passes.worker.busy_poll
+    };
+    passes.worker.wake(1);
+    assert_eq!(wait(&mut passes), looking, "it has no need to look");
+    assert_eq!(client.received(), ["200 /park Woken"]);
+    client.send(&get("/a"));
+    let mut found = looking;
+    found.note_end(Duration::ZERO);
+    assert_eq!(wait(&mut passes), found);
+    assert_eq!(client.received(), ["200 /a"]);
+    // nothing comes before the next deadline
+    passes.worker.next_check = Some(passes.worker.last_pass_end);
+    assert!(!wait(&mut passes).looks(Duration::ZERO), "it has looked in vain");
+}
+
 /// The caller takes what it is notified of right after the wait.
 #[test]
 fn a_notification_during_a_pass_ends_the_next_wait() {
