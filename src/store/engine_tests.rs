@@ -86,12 +86,18 @@ impl Published {
 
     #[track_caller]
     fn poll(&mut self) -> Option<Vec<Edit>> {
-        let found = self.engine.poll().unwrap();
-        self.publish(found)
+        let mut found = self.engine.poll();
+        // It fails where the storage takes long, as it does on a busy machine.
+        assert!(within(|| found.is_ok() || {
+            found = self.engine.poll();
+            found.is_ok()
+        }));
+        self.publish(found.unwrap())
     }
 
+    /// The save has all the time that the storage takes on a busy machine: its changes will come.
     fn try_begin(&mut self, has_failed: bool) -> Result<Begun, StorageError> {
-        self.begin_for(has_failed, Instant::now())
+        self.begin_for(has_failed, Instant::now() + LONG)
     }
 
     /// `oldest`: when the first of its changes came.
@@ -148,9 +154,12 @@ fn append(list: &ColorList, name: &str, value: &str) -> Edit {
     Edit::Append(list.next_id().unwrap(), color(name, value))
 }
 
+/// Longer than anything takes here.
+const LONG: Duration = Duration::from_secs(60);
+
 fn within(mut is_so: impl FnMut() -> bool) -> bool {
     let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(30) {
+    while begun.elapsed() < LONG {
         if is_so() {
             return true;
         }
@@ -303,6 +312,9 @@ fn commits_that_fail<P: TestPlace>(place: &P) {
     for failure in [CommitFailure::Lost, CommitFailure::AnswerLost, CommitFailure::Late] {
         for is_killed in [false, true] {
             let mut one = Published::open(place, &ColorList::default());
+            // What else is due in a begin, such as a snapshot, is done.
+            one.begin(false);
+            one.engine.roll_back();
             // The change came long ago, so that the commit is soon given up.
             let came = Instant::now().checked_sub(Duration::from_secs(4)).unwrap();
             assert!(matches!(one.begin_for(false, came), Ok(Begun::Ready(None))));

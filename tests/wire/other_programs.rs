@@ -253,7 +253,7 @@ fn changes_wait_for_another_program_that_writes_but_not_one_after_the_other() {
     };
     shared.run("BEGIN IMMEDIATE; UPDATE color SET value = 'theirs'");
     thread::scope(|scope| {
-        for number in 0..20 {
+        for number in 0..8 {
             scope.spawn(move || {
                 let mut client = server.connect();
                 let sent = Instant::now();

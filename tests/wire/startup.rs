@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::path::Path;
 
 use rustix::process::Signal;
 
@@ -109,6 +110,12 @@ fn a_start_waits_for_one_that_still_answers_its_last_client() {
     server.begin_to_stop();
     let mut command = colors(&["--listen", &server.address.to_string(), "--data", &file]);
     let mut child = command.spawn().unwrap();
+    wait_until("it has opened FILE", || {
+        let descriptors = fs::read_dir(format!("/proc/{}/fd", child.id())).into_iter().flatten();
+        let mut targets = descriptors.flat_map(|it| fs::read_link(it.unwrap().path()));
+        targets.any(|target| target == Path::new(&file))
+    });
+    stalled.send("Host: localhost\r\n\r\n").response().expect_status(404);
     let first = BufReader::new(child.stderr.take().unwrap()).lines().next().unwrap().unwrap();
     signal_child(&child, Signal::TERM);
     child.wait().unwrap();

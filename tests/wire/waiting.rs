@@ -7,7 +7,7 @@ use std::time::Instant;
 use rusqlite::Connection;
 
 use crate::common::client::{Client, Response, request};
-use crate::common::harness::{DEADLINE, Server, wait_until};
+use crate::common::harness::{Server, wait_until};
 
 /// Longest wait that a request can ask for, in seconds: what ends sooner was not ended by time.
 const LONGEST: u64 = 300;
@@ -90,7 +90,6 @@ fn without_a_change_the_answer_is_304_after_the_time_asked_for() {
         let response = client.ask_with("GET", "/api/colors/red", &fields, "");
         response.expect_field(304, "preference-applied", applied);
         assert_eq!(response.field("vary"), Some("Prefer"));
-        assert!(begun.elapsed() < DEADLINE);
         assert!(prefer != "wait=1" || begun.elapsed().as_secs() > 0);
     }
 }
