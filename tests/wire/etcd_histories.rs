@@ -18,7 +18,7 @@ use crate::wire::histories::{Actor, Answer, Call, Operation, check};
 /// Kills and stops members of etcd and services, one at a time, so many times, or until it is over.
 fn disturb(
     etcd: &mut Etcd,
-    mut servers: Vec<Server>,
+    servers: &mut [Server],
     addresses: &Mutex<Vec<SocketAddr>>,
     times: usize,
     is_over: &AtomicBool,
@@ -93,7 +93,7 @@ fn beside_disturbances(
 ) {
     let Some(mut etcd) = Etcd::start(3) else { return };
     let url = etcd.url("colors");
-    let servers: Vec<_> = (0..3).map(|_| Server::with_data(seed, &url, &[])).collect();
+    let mut servers: Vec<_> = (0..3).map(|_| Server::with_data(seed, &url, &[])).collect();
     let addresses = Mutex::new(servers.iter().map(|server| server.address).collect::<Vec<_>>());
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -101,7 +101,7 @@ fn beside_disturbances(
         let _end = SetOnDrop(&is_over);
         scope.spawn(|| {
             let _end = SetOnDrop(&is_over);
-            disturb(&mut etcd, servers, &addresses, times, &is_over);
+            disturb(&mut etcd, &mut servers, &addresses, times, &is_over);
         });
         work(&addresses, &is_over);
     });
