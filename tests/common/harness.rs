@@ -198,13 +198,6 @@ impl Server {
         log
     }
 
-    /// Starts the service on a free port with its own seed, as a process that may have no more than
-    /// so many descriptors.
-    pub(crate) fn with_descriptors(limit: usize, arguments: &[&str]) -> Self {
-        let arguments = [&["--listen", "127.0.0.1:0"], arguments].concat();
-        Self::spawn(colors_from_shell(&format!("ulimit -n {limit} &&"), &arguments))
-    }
-
     /// Starts a command that is or becomes the service; its first line of output tells where it
     /// listens.
     pub(crate) fn spawn(mut command: Command) -> Self {

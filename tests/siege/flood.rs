@@ -4,8 +4,8 @@
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
@@ -13,7 +13,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::common::client::assert_same_list;
-use crate::common::harness::{SEED, Server, figures, wait_until};
+use crate::common::harness::{SEED, Server, SetOnDrop, figures, wait_until};
 
 /// A whole request that changes nothing.
 pub(crate) const REQUEST: &str = "GET /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -43,8 +43,7 @@ pub(crate) struct Target {
     list: String,
     /// How many threads there were before the attack.
     threads: usize,
-    /// There is no other attack at the time: some tests measure for how long a client waits, or
-    /// take most descriptors of this process.
+    /// There is no other attack at the time: some tests take most descriptors of this process.
     alone: Option<MutexGuard<'static, ()>>,
 }
 
@@ -137,28 +136,22 @@ pub(crate) fn affordable(count: usize) -> usize {
     count.min(descriptors / 2)
 }
 
-/// An attack that goes on in a thread of its own until this is dropped.
-pub(crate) struct Attack {
-    over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Attack {
-    /// Connections that send a byte each at every beat; one that is closed is replaced. All have
-    /// begun a request when this returns.
-    pub(crate) fn drip(address: SocketAddr, count: usize, beat: Duration) -> Self {
-        let connect = move || {
-            let mut stream = TcpStream::connect(address).expect("the service listens");
-            stream.write_all(FIELDS.as_bytes()).expect("a new connection has room");
-            stream.set_nonblocking(true).expect("sockets can be set not to block");
-            stream
-        };
-        let mut streams: Vec<TcpStream> = (0..affordable(count)).map(|_| connect()).collect();
-        let over = Arc::new(AtomicBool::new(false));
-        let is_over = Arc::clone(&over);
-        let thread = thread::spawn(move || {
+/// Does this while connections send a byte each at every beat; one that is closed is replaced. All
+/// have begun a request before.
+pub(crate) fn beside_drips(address: SocketAddr, count: usize, act: impl FnOnce()) {
+    let connect = || {
+        let mut stream = TcpStream::connect(address).expect("the service listens");
+        stream.write_all(FIELDS.as_bytes()).expect("a new connection has room");
+        stream.set_nonblocking(true).expect("sockets can be set not to block");
+        stream
+    };
+    let mut streams: Vec<TcpStream> = (0..affordable(count)).map(|_| connect()).collect();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _end = SetOnDrop(&is_over);
+        scope.spawn(|| {
             while !is_over.load(Relaxed) {
-                thread::park_timeout(beat);
+                thread::park_timeout(Duration::from_millis(300));
                 for stream in &mut streams {
                     if stream.write(b"x").is_err() {
                         *stream = connect();
@@ -166,15 +159,6 @@ impl Attack {
                 }
             }
         });
-        Self { over, thread: Some(thread) }
-    }
-}
-
-impl Drop for Attack {
-    fn drop(&mut self) {
-        self.over.store(true, Relaxed);
-        if self.thread.take().is_some_and(|thread| thread.join().is_err()) && !thread::panicking() {
-            panic!("a connection was refused");
-        }
-    }
+        act();
+    });
 }

@@ -171,7 +171,7 @@ fn users_that_are_switched_on_and_off_leave_no_change_in_doubt() {
     let mut made = 0;
     thread::scope(|scope| {
         let toggles = scope.spawn(|| {
-            for _ in 0..20 {
+            for _ in 0..8 {
                 as_root(&etcd, "auth disable");
                 etcd.etcdctl(&["auth", "enable"]);
             }

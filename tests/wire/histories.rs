@@ -351,7 +351,7 @@ fn check_histories(server: &Server, histories: u32, each: u32) {
 
 #[test]
 fn every_history_of_concurrent_operations_has_an_order() {
-    for (server, histories) in Server::of_all_kinds("[]").iter().zip([2000, 1000, 200]) {
+    for (server, histories) in Server::of_all_kinds("[]").iter().zip([500, 300, 100]) {
         check_histories(server, histories, 3);
     }
 }
@@ -363,7 +363,7 @@ fn every_history_of_which_some_saves_fail_has_an_order() {
     // every fourth
     let options = on_log_of(&file, "fdatasync", "error=EIO:when=8+4");
     let Some(server) = Server::below_strace(&options, &["--data", &file]) else { return };
-    check_histories(&server, 200, 3);
+    check_histories(&server, 100, 3);
     let list = server.list();
     server.end_strace();
     server.stop();
@@ -372,7 +372,7 @@ fn every_history_of_which_some_saves_fail_has_an_order() {
 
 #[test]
 fn every_history_that_a_kill_ends_has_an_order() {
-    const ROUNDS: u64 = 150;
+    const ROUNDS: u64 = 100;
     let scratch = Scratch::new();
     let file = scratch.file("colors.db");
     let mut random = fastrand::Rng::with_seed(1);
@@ -410,7 +410,7 @@ fn every_history_that_a_kill_ends_has_an_order() {
 
 #[test]
 fn the_service_and_the_model_agree() {
-    for seed in 1..=20 {
+    for seed in 1..=8 {
         for server in Server::of_both_kinds("[]") {
             let mut actor = Actor::new(server.address, seed).unwrap();
             actor.names = NAMES.len();
