@@ -6,7 +6,7 @@ use std::process::Command;
 use std::thread;
 
 use crate::common::etcd::Etcd;
-use crate::common::harness::{Scratch, Server, colors, is_installed, run, value, wait_until};
+use crate::common::harness::{Scratch, Server, colors, is_installed, run, wait_until};
 
 const SEED: &str = r##"[{"name":"red","value":"#f00"}]"##;
 
@@ -71,7 +71,7 @@ fn a_service_goes_on_as_its_user_whatever_becomes_of_its_token() {
         etcd.start_member(0);
         wait_until("it goes on", || server.ask("PUT", "/colors/red", "{}").status == 200);
         wait_until("both watch again", || {
-            value(&etcd.ask(0, "/metrics"), "etcd_debugging_mvcc_watcher_total") == 2.0
+            etcd.ask(0, "/metrics").contains("\netcd_debugging_mvcc_watcher_total 2\n")
         });
         put(&server, "6");
         wait_until("it is told", || other.list() == server.list());
@@ -80,7 +80,10 @@ fn a_service_goes_on_as_its_user_whatever_becomes_of_its_token() {
         }
         let refused = "the change could not be saved: etcd refuses it; /health and the log say \
                        what to do";
-        server.ask("DELETE", "/colors/red", "").expect_message(500, refused);
+        wait_until("it is refused", || {
+            let answer = server.ask("DELETE", "/colors/red", "");
+            answer.status == 500 && answer.message() == refused
+        });
         let reason = "etcd refuses requests: etcdserver: authentication failed, invalid user ID \
                       or password; correct the file of --etcd-user-file";
         wait_until("it is said", || server.ask("GET", "/health", "").content.contains(reason));
@@ -168,7 +171,7 @@ fn users_that_are_switched_on_and_off_leave_no_change_in_doubt() {
     let file = user_file(&scratch, "colors:colors");
     let server = Server::with_data("[]", &etcd.url("colors"), &["--etcd-user-file", &file]);
     etcd.add_users("colors/");
-    let mut made = 0;
+    let (mut made, mut late) = (0, 0);
     thread::scope(|scope| {
         let toggles = scope.spawn(|| {
             for _ in 0..8 {
@@ -178,11 +181,15 @@ fn users_that_are_switched_on_and_off_leave_no_change_in_doubt() {
         });
         while !toggles.is_finished() {
             let answer = server.ask("POST", "/colors", r#"{"name":"a","value":""}"#);
-            made += usize::from(answer.status == 201);
-            // of two tokens in a row, both may be worth nothing any more
-            let is_refused = || answer.message().contains("etcd refuses it");
-            assert!(answer.status == 201 || is_refused(), "{answer:?}");
+            match answer.status {
+                201 => made += 1,
+                // etcd may be slow
+                _ if answer.message().contains("etcd does not answer") => late += 1,
+                // of two tokens in a row, both may be worth nothing any more
+                _ => assert!(answer.message().contains("etcd refuses it"), "{answer:?}"),
+            }
         }
     });
-    assert_eq!(server.list().matches("name").count(), made);
+    let count = server.list().matches("name").count();
+    assert!((made..=made + late).contains(&count), "{count} of {made} and {late}");
 }

@@ -48,22 +48,6 @@ fn refusal(path: &str) -> String {
 }
 
 #[test]
-fn several_listeners_serve_the_same_list() {
-    let (_scratch, path) = socket();
-    let server = on_unix(&path, &["--listen", "[::1]:0,127.0.0.1:0", "--base-path", "/api"]);
-    let endpoints = endpoints(&server, 4);
-    assert_eq!(endpoints[0], format!("http://{}/api", server.address));
-    assert_eq!(endpoints[1], format!("unix:{path}:/api"));
-    server.ask("POST", "/api/colors", r#"{"name":"ink","value":"1"}"#);
-    for endpoint in endpoints.iter().filter_map(|endpoint| endpoint.strip_prefix("http://")) {
-        let mut client =
-            Client::new(TcpStream::connect(endpoint.trim_end_matches("/api")).unwrap());
-        assert_eq!(client.ask("GET", "/api/colors/ink", "").status, 200, "{endpoint}");
-    }
-    Client::on_unix(&path).ask("GET", "/api/colors/ink", "").expect_status(200);
-}
-
-#[test]
 fn localhost_is_both_addresses_with_one_port() {
     // port 0 has the kernel pick one, and the lines show the addresses
     for listen in [["--listen", "0"], ["--listen", "localhost:0"], ["--port", "0"]] {
