@@ -284,7 +284,7 @@ fn every_documented_status_can_be_had_and_is_as_documented() {
                 }
                 // see the examples
                 "200" | "201" | "204" => continue,
-                // for /health see below; for the others see `failing_disk`
+                // for /health see below; for the others see `siege`
                 "503" => continue,
                 status if UNPROVOKED.contains(&status) => continue,
                 "304" => ask_with("If-None-Match: *\r\n"),

@@ -1,6 +1,5 @@
 //! The five operations of the specification: one table of requests and answers, for the service and
-//! for the plain design of it in `examples/`. And `PUT /colors`: what counts as a list, and how much
-//! memory that takes.
+//! for the plain design of it in `examples/`. And how much memory `PUT /colors` takes.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
