@@ -81,17 +81,22 @@ impl Etcd {
         self.members[number].process = Some(command.spawn().unwrap());
     }
 
-    fn is_healthy(&self, number: usize) -> bool {
-        let Ok(mut stream) = TcpStream::connect(self.members[number].client) else { return false };
+    /// What a member answers to a GET; the empty string if it does not.
+    pub(crate) fn ask(&self, number: usize, target: &str) -> String {
         let mut answer = String::new();
+        let Ok(mut stream) = TcpStream::connect(self.members[number].client) else { return answer };
         stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-        let asked = stream.write_all(b"GET /health HTTP/1.0\r\n\r\n");
-        asked.is_ok() && stream.read_to_string(&mut answer).is_ok() && answer.contains(r#""true""#)
+        let asked = write!(stream, "GET {target} HTTP/1.0\r\n\r\n");
+        // What has come of an answer that is cut off is of no use.
+        match asked.and_then(|()| stream.read_to_string(&mut answer)) {
+            Ok(_) => answer,
+            Err(_) => String::new(),
+        }
     }
 
     #[track_caller]
     pub(crate) fn wait_until_healthy(&self, number: usize) {
-        wait_until("the member is healthy", || self.is_healthy(number));
+        wait_until("the member is healthy", || self.ask(number, "/health").contains(r#""true""#));
     }
 
     /// Makes users: `root`, and `colors` with the rights of a role of this name for what begins

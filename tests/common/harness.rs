@@ -69,6 +69,7 @@ pub(crate) fn run(command: &mut Command) -> (Option<i32>, String, String) {
 /// A program that is or starts the service, without what the service would inherit from where these
 /// tests run: the variables that configure it, and that nohup(1) has SIGHUP ignored.
 pub(crate) fn own_environment(program: impl AsRef<OsStr>) -> Command {
+    TIMED.with(|_| ());
     // a new program starts without the handlers of the old one, but goes on ignoring what was
     // ignored (execve(2))
     static HANGUP: Once = Once::new();
@@ -195,13 +196,6 @@ impl Server {
         let (status, log) = self.wait();
         assert!(status.success(), "{log}");
         log
-    }
-
-    /// Starts the service on a free port with its own seed, as a process that may have no more than
-    /// so many descriptors.
-    pub(crate) fn with_descriptors(limit: usize, arguments: &[&str]) -> Self {
-        let arguments = [&["--listen", "127.0.0.1:0"], arguments].concat();
-        Self::spawn(colors_from_shell(&format!("ulimit -n {limit} &&"), &arguments))
     }
 
     /// Starts a command that is or becomes the service; its first line of output tells where it
@@ -337,11 +331,33 @@ pub(crate) fn skip(reason: &str) {
     let name = std::thread::current().name().unwrap_or_default().to_owned();
     // Nothing depends on the message.
     let _ = writeln!(std::io::stderr(), "skipped {name}: {reason}");
+    note("skipped", &format!("{name}: {reason}"));
+}
+
+/// Notes a line for tests/skipped.rs, which knows the files by the process of cargo.
+fn note(kind: &str, line: &str) {
     let cargo = std::os::unix::process::parent_id();
-    let file = format!("{}/skipped-{cargo}", env!("CARGO_TARGET_TMPDIR"));
+    let file = format!("{}/{kind}-{cargo}", env!("CARGO_TARGET_TMPDIR"));
     let mut file = fs::OpenOptions::new().create(true).append(true).open(file).unwrap();
     // in one piece, beside those of other threads
-    file.write_all(format!("{name}: {reason}\n").as_bytes()).unwrap();
+    file.write_all(format!("{line}\n").as_bytes()).unwrap();
+}
+
+/// A test, which is a thread with the test's name, and when it first used this harness. Notes at the
+/// end of the thread how long it took: stable Rust tells no times of tests.
+struct Timed(String, Instant);
+
+thread_local! {
+    static TIMED: Timed =
+        Timed(std::thread::current().name().unwrap_or_default().to_owned(), Instant::now());
+}
+
+impl Drop for Timed {
+    fn drop(&mut self) {
+        if self.0.contains("::") {
+            note("times", &format!("{:7.1} s  {}", self.1.elapsed().as_secs_f64(), self.0));
+        }
+    }
 }
 
 /// Prints what was measured; `--nocapture` shows it.
@@ -409,6 +425,7 @@ impl Scratch {
     }
 
     fn below(directory: &str) -> Self {
+        TIMED.with(|_| ());
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("scratch-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
         let path = PathBuf::from(directory).join(name);

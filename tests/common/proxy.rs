@@ -29,6 +29,18 @@ pub(crate) fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     fields.find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value)
 }
 
+/// The configuration of an nginx that has these sites, with all its files in this directory.
+pub(crate) fn nginx_with(sites: &str, directory: &str) -> String {
+    let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|name| format!("{name}_temp_path {directory}/{name};"))
+        .concat();
+    format!(
+        "daemon off; user root root; worker_processes 2; events {{}}\n\
+         pid {directory}/pid; error_log {directory}/error.log;\n\
+         http {{ access_log off; {temporary} {sites} }}"
+    )
+}
+
 impl Proxy {
     /// Starts nginx as the file says for a service that has tokens, or decides otherwise who may
     /// write.
@@ -77,14 +89,8 @@ impl Proxy {
         openssl.args(key.split(' ')).args(name.split(' '));
         openssl.args(["-keyout", "key.pem", "-out", "certificate.pem"]).current_dir(&scratch.0);
         assert!(openssl.output().unwrap().status.success());
-        let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-            .map(|name| format!("{name}_temp_path {root}/{name};"));
-        let main = format!(
-            "daemon off; user root root; pid {root}/pid; error_log {root}/error.log; worker_processes 2; events {{}}\n\
-             http {{ access_log off; {} include {root}/colors.conf; }}",
-            temporary.join(" ")
-        );
-        let file = scratch.write("nginx.conf", main);
+        let include = format!("include {root}/colors.conf;");
+        let file = scratch.write("nginx.conf", nginx_with(&include, &root.to_string()));
         // nginx takes over sockets whose descriptors are in this variable, as it does from a
         // process of before
         let mut command = Command::new("sh");

@@ -4,16 +4,16 @@
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::common::client::assert_same_list;
-use crate::common::harness::{SEED, Server, figures, wait_until};
+use crate::common::harness::{SEED, Server, SetOnDrop, figures, wait_until};
 
 /// A whole request that changes nothing.
 pub(crate) const REQUEST: &str = "GET /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -24,10 +24,6 @@ pub(crate) const FIELDS: &str = "GET /colors/red HTTP/1.1\r\nHost: localhost\r\n
 /// The start of a request with content.
 pub(crate) const CONTENT: &str =
     "POST /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 24\r\n\r\n{";
-
-/// Longest that a client waits who is not kept waiting: what a machine that is busy with other
-/// things takes, and far less than the attacks would hold one up.
-pub(crate) const SOON: Duration = Duration::from_secs(20);
 
 /// Threads that may be there after an attack and were not before it.
 const MORE_THREADS_MAX: usize = 2;
@@ -47,8 +43,7 @@ pub(crate) struct Target {
     list: String,
     /// How many threads there were before the attack.
     threads: usize,
-    /// There is no other attack at the time: some tests measure for how long a client waits, or
-    /// take most descriptors of this process.
+    /// There is no other attack at the time: some tests take most descriptors of this process.
     alone: Option<MutexGuard<'static, ()>>,
 }
 
@@ -90,9 +85,7 @@ impl Target {
         let (peak, threads) =
             (self.server.proc_status("VmHWM") / 1024, self.server.proc_status("Threads"));
         figures(&format!("peak {peak} MiB, {threads} threads at the end"));
-        let begun = Instant::now();
         assert_same_list(&self.server.list(), &self.list);
-        assert!(begun.elapsed() < SOON, "GET /colors took {:?}", begun.elapsed());
         self.wait_until_all_are_closed();
         // all that is left is to wait
         self.alone = None;
@@ -103,18 +96,13 @@ impl Target {
     }
 
     /// Sends requests, each on a connection of its own, one after the other, and checks that every
-    /// one is answered soon.
+    /// one is answered.
     #[track_caller]
     pub(crate) fn check_others_are_served(&self) {
         let expected = r##"{"name":"red","value":"#ff0000"}"##;
-        let time_one = |_| {
-            let begun = Instant::now();
+        for _ in 0..50 {
             self.server.ask("GET", "/colors/red", "").expect_content(expected);
-            begun.elapsed()
-        };
-        let worst = (0..50).map(time_one).max().expect("there is a request");
-        figures(&format!("worst {worst:?}"));
-        assert!(worst < SOON, "{worst:?}");
+        }
     }
 
     /// Connections, as many as asked for if there are descriptors for them.
@@ -148,28 +136,22 @@ pub(crate) fn affordable(count: usize) -> usize {
     count.min(descriptors / 2)
 }
 
-/// An attack that goes on in a thread of its own until this is dropped.
-pub(crate) struct Attack {
-    over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Attack {
-    /// Connections that send a byte each at every beat; one that is closed is replaced. All have
-    /// begun a request when this returns.
-    pub(crate) fn drip(address: SocketAddr, count: usize, beat: Duration) -> Self {
-        let connect = move || {
-            let mut stream = TcpStream::connect(address).expect("the service listens");
-            stream.write_all(FIELDS.as_bytes()).expect("a new connection has room");
-            stream.set_nonblocking(true).expect("sockets can be set not to block");
-            stream
-        };
-        let mut streams: Vec<TcpStream> = (0..affordable(count)).map(|_| connect()).collect();
-        let over = Arc::new(AtomicBool::new(false));
-        let is_over = Arc::clone(&over);
-        let thread = thread::spawn(move || {
+/// Does this while connections send a byte each at every beat; one that is closed is replaced. All
+/// have begun a request before.
+pub(crate) fn beside_drips(address: SocketAddr, count: usize, act: impl FnOnce()) {
+    let connect = || {
+        let mut stream = TcpStream::connect(address).expect("the service listens");
+        stream.write_all(FIELDS.as_bytes()).expect("a new connection has room");
+        stream.set_nonblocking(true).expect("sockets can be set not to block");
+        stream
+    };
+    let mut streams: Vec<TcpStream> = (0..affordable(count)).map(|_| connect()).collect();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _end = SetOnDrop(&is_over);
+        scope.spawn(|| {
             while !is_over.load(Relaxed) {
-                thread::park_timeout(beat);
+                thread::park_timeout(Duration::from_millis(300));
                 for stream in &mut streams {
                     if stream.write(b"x").is_err() {
                         *stream = connect();
@@ -177,15 +159,6 @@ impl Attack {
                 }
             }
         });
-        Self { over, thread: Some(thread) }
-    }
-}
-
-impl Drop for Attack {
-    fn drop(&mut self) {
-        self.over.store(true, Relaxed);
-        if self.thread.take().is_some_and(|thread| thread.join().is_err()) && !thread::panicking() {
-            panic!("a connection was refused");
-        }
-    }
+        act();
+    });
 }

@@ -13,7 +13,7 @@ fn ask(server: &Server, method: &str, target: &str, fields: &str) -> Response {
 }
 
 #[test]
-fn a_client_that_asks_for_html_gets_the_page_at_the_base_path() {
+fn a_client_that_asks_for_html_gets_the_page_at_the_base_path_and_everybody_its_script() {
     for (base, targets) in
         [("", &["/", "/?x"][..]), ("/api/v1", &["/api/v1", "/api/v1/", "/api/v1?x", "/%61pi/v1/"])]
     {
@@ -27,20 +27,12 @@ fn a_client_that_asks_for_html_gets_the_page_at_the_base_path() {
             let current = ask(&server, "GET", target, &condition);
             current.expect_field(304, "etag", page.field("etag"));
             assert_eq!(current.field("vary"), Some("Accept"));
-        }
-    }
-}
-
-#[test]
-fn everybody_gets_the_script_that_reads_files() {
-    for (base, target) in [("", "/page/files.js"), ("/api/v1", "/api/v1/page/files.js?1")] {
-        let server = Server::start(&["--base-path", base]);
-        let script = ask(&server, "GET", target, "");
-        script.expect_field(200, "content-type", Some("text/javascript; charset=utf-8"));
-        assert!(script.content.contains("\nexport const read ="));
-        let page = ask(&server, "GET", if base.is_empty() { "/" } else { base }, BROWSER);
-        for field in ["content-security-policy", "referrer-policy", "cache-control"] {
-            assert_eq!(script.field(field), page.field(field));
+            let script = ask(&server, "GET", &format!("{base}/page/files.js?1"), "");
+            script.expect_field(200, "content-type", Some("text/javascript; charset=utf-8"));
+            assert!(script.content.contains("\nexport const read ="));
+            for field in ["content-security-policy", "referrer-policy", "cache-control"] {
+                assert_eq!(script.field(field), page.field(field));
+            }
         }
     }
 }

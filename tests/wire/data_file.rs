@@ -100,20 +100,16 @@ fn what_stops_even_root_is_told() {
 #[test]
 fn a_second_service_is_told_that_the_list_is_in_use() {
     let (scratch, file, server) = Server::kept(&format!("[{A}]"));
-    let check_start = |file: &str| {
-        let (code, _, error) = run_in(&scratch.0, &["--listen", "127.0.0.1:0", "--data", file]);
-        let expected = format!(
-            "[ERROR] cannot use {file}: another process has locked the database; stop that process, or name another file with --data\n"
-        );
-        assert!(code == Some(1) && error.ends_with(&expected), "{error}");
-    };
-    check_start(&file);
     let expected = format!("the options are fine: 1 color kept in {file}\n");
     assert_eq!(run_in(&scratch.0, &["--check", "--data", &file]).1, expected);
     // whatever the file is called
-    let other_name = scratch.file("other.db");
-    fs::hard_link(&file, &other_name).unwrap();
-    check_start(&other_name);
+    let other = scratch.file("other.db");
+    fs::hard_link(&file, &other).unwrap();
+    let (code, _, error) = run_in(&scratch.0, &["--listen", "127.0.0.1:0", "--data", &other]);
+    let expected = format!(
+        "[ERROR] cannot use {other}: another process has locked the database; stop that process, or name another file with --data\n"
+    );
+    assert!(code == Some(1) && error.ends_with(&expected), "{error}");
     server.ask("POST", "/colors", A).expect_status(201);
     assert_eq!((server.list(), stored(&file)), (format!(r#"{{"data":[{A},{A}]}}"#), server.list()));
 }

@@ -42,31 +42,6 @@ pub(super) fn list_after_kill(server: Server, file: &str) -> String {
 }
 
 #[test]
-fn the_file_is_made_from_the_seed_and_is_the_list_from_then_on() {
-    let scratch = Scratch::new();
-    let file = scratch.file("colors.db");
-    let server = Server::start(&["--seed", "seed/colors.json", "--data", &file]);
-    assert_eq!(stored(&file), server.list());
-    server.ask("DELETE", "/colors/red", "").expect_status(200);
-    server.ask("PUT", "/colors/blue", r#"{"value":"1"}"#).expect_status(200);
-    server.ask("POST", "/colors", r#"{"name":"é\n\u0000","value":"2"}"#).expect_status(201);
-    server.ask("POST", "/colors", r#"{"name":"blue","value":""}"#).expect_status(201);
-    let list = server.list();
-    assert_eq!(stored(&file), list);
-    server.stop();
-    // the seed is not read when there is a file
-    let again = Server::start(&["--seed", "no/such/file", "--data", &file]);
-    assert_eq!(again.list(), list);
-    assert_eq!(again.ask("DELETE", "/colors/blue", "").content, r#"{"name":"blue","value":"1"}"#);
-    assert_eq!(again.ask("GET", "/colors/blue", "").content, r#"{"name":"blue","value":""}"#);
-    let list = again.list();
-    again.stop();
-    // and what --dump prints is a seed
-    let seed = scratch.write("dump.json", stored(&file));
-    assert_eq!(Server::start(&["--seed", &seed]).list(), list);
-}
-
-#[test]
 fn new_files_are_the_owners_alone_and_after_a_stop_the_file_is_all_there_is() {
     let (scratch, file, server) = Server::kept("[]");
     server.ask("POST", "/colors", A).expect_status(201);

@@ -125,9 +125,9 @@ fn a_thread_for_names_that_the_system_refuses_is_a_failure_and_no_panic() {
         return;
     }
     // root has no such limit; the processes of this user are those of this test
-    let user = 0x4100_0000 + std::process::id();
+    let user = 0x4100_0000 + 2 * std::process::id();
     let scratch = Scratch::for_all_users();
-    for place in [["--follow", "http://localhost:1"], ["--data", "etcd://localhost:1/colors"]] {
+    let check = |(user, place): (u32, [&str; 2])| {
         let mut command = own_environment("prlimit");
         // the main thread and that of the log
         command.args(["--nproc=2", &scratch.file("colors"), "--listen", "127.0.0.1:0"]);
@@ -136,7 +136,14 @@ fn a_thread_for_names_that_the_system_refuses_is_a_failure_and_no_panic() {
         assert_eq!(code, Some(1), "{error}");
         assert!(error.contains("the system refuses a thread (raise the limit"), "{error}");
         assert!(!error.contains("panicked"), "{error}");
-    }
+    };
+    // at the same time, since each tries again and again
+    let places = [["--follow", "http://localhost:1"], ["--data", "etcd://localhost:1/colors"]];
+    thread::scope(|scope| {
+        for start in (user..).zip(places) {
+            scope.spawn(move || check(start));
+        }
+    });
 }
 
 #[test]

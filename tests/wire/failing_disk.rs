@@ -2,13 +2,12 @@
 //! service recovers. Readers do not wait for the disk, and each change gets its own answer.
 
 use std::fs;
-use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::common::client::{Client, request, reset_on_close};
-use crate::common::harness::{Scratch, Server, eventually, long_list, stored, wait_until};
+use crate::common::client::request;
+use crate::common::harness::{Scratch, Server, eventually, stored, wait_until};
 use crate::common::process::on_log_of;
 use crate::wire::durable::{A, health, list_after_kill, not_saved};
 
@@ -62,9 +61,13 @@ fn a_change_that_is_refused_after_its_sync_is_erased_or_may_be_there() {
         // FILE-wal begins again when nobody reads it
         let reader = Connection::open(&file).unwrap();
         reader.execute_batch("BEGIN; SELECT * FROM color").unwrap();
-        let long = format!(r#"{{"name":"b","value":"{}"}}"#, "x".repeat(1_000_000));
-        while frames() + 300 < FRAMES {
-            server.ask("POST", "/colors", &long).expect_status(201);
+        server.ask("POST", "/colors", r#"{"name":"b","value":""}"#).expect_status(201);
+        // SQLite writes no page that stays the same
+        let mut fill = ["x", "y"].into_iter().cycle();
+        while frames() + 20 < FRAMES {
+            let length = (4000 * (FRAMES - frames() - 15) as usize).min(1_000_000);
+            let long = format!(r#"{{"value":"{}"}}"#, fill.next().unwrap().repeat(length));
+            server.ask("PUT", "/colors/b", &long).expect_status(200);
         }
         let update = |value: u64| {
             server.ask("PUT", "/colors/a", &format!(r#"{{"value":"{}"}}"#, 1000 + value))
@@ -182,12 +185,6 @@ impl Stalled {
         fs::metadata(format!("{}-wal", self.file)).is_ok_and(|log| log.len() > 0)
     }
 
-    /// Waits until the service has received all that was sent to it.
-    #[track_caller]
-    fn wait_until_received(&self) {
-        wait_until("all is received", || self.server.queued_bytes().1 == 0);
-    }
-
     /// Ends strace, and so the delay: the save under way and all others go on at the disk's own
     /// speed.
     fn release(&self) {
@@ -197,30 +194,18 @@ impl Stalled {
 
 const LIST: &str = r#"[{"name":"a","value":"1"}]"#;
 
-fn create(name: &str, value: &str) -> String {
-    request(
-        "POST",
-        "/colors",
-        "Host: localhost\r\n",
-        &format!(r#"{{"name":"{name}","value":"{value}"}}"#),
-    )
-}
-
 fn update(value: &str) -> String {
     request("PUT", "/colors/a", "Host: localhost\r\n", &format!(r#"{{"value":"{value}"}}"#))
 }
 
 #[test]
-fn the_health_answers_at_once_while_a_disk_hangs_and_says_so_after_5_s() {
+fn while_a_disk_hangs_no_reader_waits_and_the_health_says_so_after_5_s() {
     let Some(disk) = Stalled::start(LIST, &[]) else { return };
     let (mut writer, mut reader) = (disk.server.connect(), disk.server.connect());
     writer.send(update("2"));
     disk.wait_for_save();
-    let begun = Instant::now();
+    reader.ask("GET", "/colors/a", "").expect_content(r#"{"name":"a","value":"1"}"#);
     let mut health = || reader.ask("GET", "/health", "");
-    let first = health();
-    // a machine may be busy for a while
-    assert!(first.status == 200 || begun.elapsed() > Duration::from_secs(4), "{first:?}");
     let unwell = eventually("the save takes too long", || {
         Some(health()).filter(|health| health.status != 200)
     });
@@ -229,40 +214,6 @@ fn the_health_answers_at_once_while_a_disk_hangs_and_says_so_after_5_s() {
     assert!(!writer.has_answer());
     disk.release();
     assert_eq!((writer.response().status, health().status), (200, 200));
-}
-
-#[test]
-fn no_reader_waits_for_the_disk_and_nothing_large_is_kept_for_it() {
-    let Some(disk) = Stalled::start(LIST, &["--workers", "1", "--max-body", "2000000"]) else {
-        return;
-    };
-    let server = &disk.server;
-    let mut first = server.connect();
-    first.send(update("2"));
-    disk.wait_for_save();
-    // 36 MiB of changes wait for the one being saved; the HEAD behind each must not make its
-    // refusal one without content
-    let long = update(&"3".repeat(1 << 20)) + "HEAD /colors/a HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    let mut others: Vec<_> = (0..36).map(|_| server.connect()).collect();
-    for other in &mut others {
-        other.send(&long);
-    }
-    let mut refused = eventually("one is refused", || {
-        others.iter().position(Client::has_answer).map(|refused| others.swap_remove(refused))
-    });
-    let response = refused.response();
-    assert!(matches!(response.status, 408 | 503) && response.closes(), "{response:?}");
-    assert!(!response.message().is_empty());
-    // a short one may wait, and readers do not
-    let mut short = server.connect();
-    short.send(update("4"));
-    for _ in 0..10 {
-        assert_eq!(server.ask("GET", "/colors/a", "").content, r#"{"name":"a","value":"1"}"#);
-    }
-    assert!(!short.has_answer() && !first.has_answer() && disk.is_saving());
-    disk.release();
-    assert_eq!(first.response().content, r#"{"name":"a","value":"2"}"#);
-    assert_eq!(short.response().content, r#"{"name":"a","value":"4"}"#);
 }
 
 #[test]
@@ -286,56 +237,4 @@ fn the_end_waits_for_a_disk_that_hangs_no_longer_than_for_a_client() {
     let file = &disk.file;
     let last = format!("stopped; keep {file} and {file}-wal together: the storage was not closed");
     assert!(log.contains(closed) && log.contains(&last), "{log}");
-}
-
-#[test]
-fn a_client_that_leaves_before_its_change_is_saved_leaves_the_change_and_nothing_else() {
-    let Some(disk) = Stalled::start(LIST, &[]) else { return };
-    let server = &disk.server;
-    server.connect().expect_open();
-    let threads = server.proc_status("Threads");
-    let mut clients: Vec<_> = (0..3).map(|_| server.connect()).collect();
-    clients[0].send(create("first", "1"));
-    disk.wait_for_save();
-    clients[1].send(create("closed", "1"));
-    clients[2].send(create("reset", "1"));
-    disk.wait_until_received();
-    // the next close is a reset
-    reset_on_close(&clients[2].stream);
-    drop(clients);
-    disk.release();
-    wait_until("all changes are made", || {
-        ["first", "closed", "reset"].iter().all(|name| server.list().contains(name))
-    });
-    assert_eq!(server.list().matches("\"name\"").count(), 4);
-    assert_eq!(stored(&disk.file), server.list());
-    wait_until("all connections are closed", || server.connections() == 0);
-    wait_until("no thread is left behind", || server.proc_status("Threads") <= threads + 2);
-    let log = server.log();
-    assert!(!log.contains("ERROR") && !log.contains("panicked"), "{log}");
-}
-
-#[test]
-fn while_a_long_list_is_saved_other_long_ones_are_refused_and_single_changes_wait() {
-    let Some(disk) = Stalled::start(LIST, &["--max-body", "16MiB"]) else { return };
-    let replace = |content: &str| request("PUT", "/colors", "Host: localhost\r\n", content);
-    let long = long_list(16_000_000);
-    let mut first = disk.server.connect();
-    first.send(replace(&long));
-    disk.wait_for_save();
-    let mut single = disk.server.connect();
-    single.send(create("b", "2"));
-    let other_list = long_list(20_000);
-    for _ in 0..3 {
-        let mut other = disk.server.connect();
-        other.send(replace(&other_list));
-        let refused = other.response();
-        assert_eq!((refused.status, refused.closes()), (503, true));
-        assert_eq!(disk.server.list(), format!(r#"{{"data":{LIST}}}"#));
-    }
-    assert!(!single.has_answer());
-    disk.release();
-    assert!(first.response().content == format!(r#"{{"data":{long}}}"#));
-    single.response().expect_status(201);
-    assert_eq!(disk.server.ask("PUT", "/colors", "[]").content, r#"{"data":[]}"#);
 }

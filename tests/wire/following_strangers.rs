@@ -169,17 +169,6 @@ fn failures_that_differ_or_alternate_fill_no_log() {
     }
 }
 
-#[test]
-fn a_list_may_come_in_chunks_or_up_to_the_end_of_the_connection() {
-    let chunks =
-        format!("{:x}\r\n{}\r\n1\r\n{}\r\n0\r\n\r\n", LIST.len() - 1, &LIST[..LIST.len() - 1], "}");
-    for (head, content) in [("Transfer-Encoding: chunked\r\n", &*chunks), ("", LIST)] {
-        let (address, _) = listen(sends(format!("HTTP/1.1 200 OK\r\n{head}\r\n{content}"), true));
-        let follower = Server::start(&["--follow", &format!("http://{address}")]);
-        assert_eq!(follower.list(), LIST);
-    }
-}
-
 /// Each of these answers is fine, and comes at once, though the follower would rather wait.
 #[test]
 fn answers_that_change_nothing_are_not_asked_for_all_the_time() {

@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::ops::Range;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -295,8 +295,8 @@ impl Actor {
         }
     }
 
-    /// As many operations, or fewer if the service ends.
-    pub(super) fn calls(&mut self, values: Range<u32>) -> Vec<Call> {
+    /// As many operations, or fewer if the service ends. Calls `answered` after each answer.
+    pub(super) fn calls(&mut self, values: Range<u32>, mut answered: impl FnMut()) -> Vec<Call> {
         let mut calls = Vec::new();
         for value in values {
             let operation = self.choose(value);
@@ -304,6 +304,7 @@ impl Actor {
             if calls.last().is_some_and(|call| call.ended.is_none()) {
                 break;
             }
+            answered();
         }
         calls
     }
@@ -323,7 +324,7 @@ fn check_histories(server: &Server, histories: u32, each: u32) {
                     for (round, ()) in started.into_iter().enumerate() {
                         // no two operations have the same value
                         let first = (round as u32 * CLIENTS as u32 + client) * each + 1000;
-                        results.send(actor.calls(first..first + each)).unwrap();
+                        results.send(actor.calls(first..first + each, || ())).unwrap();
                         actor.color_tags.clear();
                     }
                 });
@@ -350,7 +351,7 @@ fn check_histories(server: &Server, histories: u32, each: u32) {
 
 #[test]
 fn every_history_of_concurrent_operations_has_an_order() {
-    for (server, histories) in Server::of_all_kinds("[]").iter().zip([2000, 1000, 200]) {
+    for (server, histories) in Server::of_all_kinds("[]").iter().zip([500, 300, 100]) {
         check_histories(server, histories, 3);
     }
 }
@@ -362,7 +363,7 @@ fn every_history_of_which_some_saves_fail_has_an_order() {
     // every fourth
     let options = on_log_of(&file, "fdatasync", "error=EIO:when=8+4");
     let Some(server) = Server::below_strace(&options, &["--data", &file]) else { return };
-    check_histories(&server, 200, 3);
+    check_histories(&server, 100, 3);
     let list = server.list();
     server.end_strace();
     server.stop();
@@ -371,7 +372,7 @@ fn every_history_of_which_some_saves_fail_has_an_order() {
 
 #[test]
 fn every_history_that_a_kill_ends_has_an_order() {
-    const ROUNDS: u64 = 300;
+    const ROUNDS: u64 = 100;
     let scratch = Scratch::new();
     let file = scratch.file("colors.db");
     let mut random = fastrand::Rng::with_seed(1);
@@ -382,14 +383,19 @@ fn every_history_that_a_kill_ends_has_an_order() {
         let mut setter = Actor::new(server.address, 0).unwrap();
         setter.call(Operation::ReplaceAll(initial.to_vec(), None));
         let mut calls: Vec<Call> = thread::scope(|scope| {
+            let (answered, answers) = channel();
             let start = |client: u64| {
                 let mut actor = Actor::new(server.address, round * 8 + client).unwrap();
                 let first = client as u32 * 1000 + 1000;
-                scope.spawn(move || actor.calls(first..first + 12))
+                let answered = answered.clone();
+                scope.spawn(move || {
+                    // Nobody listens any more once the service is killed.
+                    actor.calls(first..first + 12, || answered.send(()).unwrap_or_default())
+                })
             };
             let clients: Vec<_> = (0..CLIENTS as u64).map(start).collect();
-            // any moment will do
-            thread::park_timeout(Duration::from_micros(random.u64(300..5000)));
+            drop(answered);
+            answers.iter().take(random.usize(1..40)).for_each(drop);
             server.signal(Signal::KILL);
             clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
         });
@@ -404,7 +410,7 @@ fn every_history_that_a_kill_ends_has_an_order() {
 
 #[test]
 fn the_service_and_the_model_agree() {
-    for seed in 1..=20 {
+    for seed in 1..=8 {
         for server in Server::of_both_kinds("[]") {
             let mut actor = Actor::new(server.address, seed).unwrap();
             actor.names = NAMES.len();

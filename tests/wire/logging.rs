@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 use rustix::process::Signal;
 
-use crate::common::client::{Client, request};
+use crate::common::client::Client;
 use crate::common::harness::{
     Scratch, Server, colors, colors_from_shell, eventually, is_installed, own_environment, run,
     signal_child, wait_until,
@@ -235,19 +235,6 @@ fn the_first_line_says_where_what_and_whether_it_lasts() {
         assert!(server.log().contains(" [INFO] listening on "), "{}", server.log());
         server.stop();
     }
-}
-
-#[test]
-fn the_access_log_has_a_line_for_every_request() {
-    let server = Server::start(&["--access-log"]);
-    let mut client = server.connect();
-    let address = client.stream.local_addr().unwrap();
-    let fields = "Host: localhost\r\nX-Forwarded-For: 203.0.113.9\r\nConnection: close\r\n";
-    client.send(request("GET", "/colors/a%0A\"?b", fields, ""));
-    let response = client.whatever_comes();
-    let length = response.split_once("\r\n\r\n").unwrap().1.len();
-    let expected = format!(r#"[INFO] {address} GET "/colors/a%0A\"" 404 {length} "#);
-    server.log_when("the line", |log| log.contains(&expected));
 }
 
 #[test]

@@ -98,7 +98,7 @@ fn workers() -> usize {
 
 #[test]
 fn durable_changes_and_their_saves_are_apart() {
-    let server = Server::durable("[]", &[]);
+    let (scratch, file, server) = Server::kept("[]");
     let mut client = server.connect();
     // its content is read in, and its answer made, where no other client waits
     client.ask("PUT", "/colors", &long_list(40_000)).expect_status(200);
@@ -118,20 +118,12 @@ fn durable_changes_and_their_saves_are_apart() {
     let sum = |times: &str| value(&page, &format!("colors_{times}"));
     let durable = sum("http_request_duration_seconds_sum{durable=\"true\"}");
     assert!(durable > sum("save_duration_seconds_sum"));
-}
-
-#[test]
-fn failed_saves_are_counted() {
-    let scratch = Scratch::new();
-    let data = scratch.0.join("list");
-    let server = Server::start(&["--data", data.to_str().unwrap()]);
-    fs::rename(&data, scratch.0.join("elsewhere")).unwrap();
-    server.ask("PUT", "/colors/red", r#"{"value":"1"}"#).expect_status(500);
-    let page = eventually("the request is counted", || {
-        Some(page(&server)).filter(|page| value(page, &requests("PUT", "5xx")) == 1.0)
-    });
-    assert!(value(&page, "colors_save_failures_total") >= 1.0);
-    check(&page, &[("colors_saves_total", 0.0)]);
+    // and those that fail
+    fs::rename(file, scratch.file("elsewhere")).unwrap();
+    client.ask("PUT", "/colors/red", r#"{"value":"1"}"#).expect_status(500);
+    wait_until("it is counted", || server.metric(&requests("PUT", "5xx")) == 1.0);
+    assert!(server.metric("colors_save_failures_total") >= 1.0);
+    assert_eq!(server.metric("colors_saves_total"), 3.0);
 }
 
 #[test]

@@ -44,14 +44,14 @@ fn every_name_that_the_service_takes_passes_both_ways() {
 }
 
 #[test]
-fn what_is_long_is_compressed_and_the_tag_that_a_client_gets_for_it_holds_in_conditions() {
+fn what_is_long_is_compressed_and_the_tag_that_a_client_gets_for_it_tells_whether_it_has_changed() {
     let Some(proxy) = Proxy::start() else { return };
     let long = "x".repeat(2000);
     let seed = proxy.scratch.write(
         "seed.json",
         format!(r#"[{{"name":"long","value":"{long}"}},{{"name":"short","value":"1"}}]"#),
     );
-    let server = proxy.service(&["--seed", &seed]);
+    let _server = proxy.service(&["--seed", &seed]);
     for version in VERSIONS {
         let (_, plain) = proxy.curl_by(version, "/colors/long", &[]);
         let strong = field(&plain, "ETag").unwrap().to_owned();
@@ -70,29 +70,6 @@ fn what_is_long_is_compressed_and_the_tag_that_a_client_gets_for_it_holds_in_con
             let asked = proxy.curl_by(version, "/colors/long", &["--compressed", "-H", &condition]);
             assert_eq!(asked.0, 304, "{tag}");
         }
-        // each of them holds until the color is another
-        for tag in [&strong, &weak] {
-            let put = |tag: &str, value: &str| {
-                let condition = format!("If-Match: {tag}");
-                let content = format!(r#"{{"value":"{value}"}}"#);
-                let change = ["-X", "PUT", "-H", &condition, "--json", &content];
-                proxy.curl_by(version, "/colors/long", &change).0
-            };
-            let statuses = [put(tag, "2"), put(tag, "3"), put("W/\"x\"", "3")];
-            assert_eq!(statuses, [200, 412, 412], "{version} {tag}");
-            assert!(server.list().contains(r#""value":"2""#));
-            server
-                .ask("PUT", "/colors/long", &format!(r#"{{"value":"{long}"}}"#))
-                .expect_status(200);
-        }
-        let (_, list) = proxy.curl_by(version, "/colors", &["--compressed"]);
-        assert_eq!(content(&list), server.list());
-        let condition = format!("If-Match: {}", field(&list, "ETag").unwrap());
-        for status in [201, 412] {
-            let create = ["-H", &condition, "--json", r#"{"name":"new","value":"1"}"#];
-            assert_eq!(proxy.curl_by(version, "/colors", &create).0, status, "{condition}");
-        }
-        server.ask("DELETE", "/colors/new", "").expect_status(200);
     }
 }
 

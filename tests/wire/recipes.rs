@@ -12,7 +12,7 @@ use std::thread;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::harness::{Scratch, Server, colors, is_installed, run, wait_until};
-use crate::common::proxy::field;
+use crate::common::proxy::{field, nginx_with};
 use crate::wire::machines::REPLICAS;
 use crate::wire::waiting::{tag, waiting};
 
@@ -300,17 +300,6 @@ fn the_tag_of_what_a_proxy_has_compressed_holds_as_the_document_says() {
             assert_eq!(ask(&create).0, 412, "{condition}");
         }
     }
-}
-
-/// The configuration of an nginx that has these sites.
-fn nginx_with(sites: &str, directory: &str) -> String {
-    let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-        .map(|name| format!("{name}_temp_path {directory}/{name};"))
-        .concat();
-    format!(
-        "daemon off; user root root; pid pid; error_log log; events {{}}\n\
-         http {{ access_log off; {temporary} {sites} }}"
-    )
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 
@@ -69,14 +69,11 @@ fn the_manager_hears_of_start_and_end() {
 #[test]
 fn the_watchdog_is_kept_quiet_by_an_idle_service_and_by_a_busy_one() {
     let manager = Manager::new();
-    let patience = Duration::from_millis(600);
-    let begun = Instant::now();
-    let server = manager.start(Some(patience), &[]);
-    assert!(manager.message().starts_with("READY=1\n"));
+    let server = manager.start(Some(Duration::from_millis(200)), &[]);
+    assert_eq!(manager.message(), "READY=1\n");
     for _ in 0..2 {
         assert_eq!(manager.message(), HEARTBEAT);
     }
-    assert!(begun.elapsed() >= patience * 9 / 10, "{:?}", begun.elapsed());
     let mut client = server.connect();
     std::thread::scope(|scope| {
         let beats = scope.spawn(|| (0..2).all(|_| manager.message() == HEARTBEAT));
