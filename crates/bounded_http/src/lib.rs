@@ -155,6 +155,7 @@ mod shared;
 mod slot;
 pub mod syntax;
 #[cfg(test)]
+#[path = "tests/application.rs"]
 mod test_application;
 mod worker;
 

@@ -65,6 +65,7 @@ fn the_version_and_connection_decide_whether_the_connection_stays() {
     check("GET /a HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n", Ok((head, "", true)));
     check("GET /a HTTP/1.0\r\nConnection: keep-alive, close\r\n\r\n", Ok((head, "", false)));
     check("GET /a HTTP/1.1\r\nHost: h\r\nConnection: x, CLOSE\r\n\r\n", Ok((head, "", false)));
+    check("CONNECT h:1 HTTP/1.1\r\nHost: h:1\r\n\r\n", Ok(("CONNECT h:1", "", false)));
     check("GET /a HTTP/1.1\r\nHost: h\r\nConnection: not-close\r\n\r\n", Ok((head, "", true)));
     check(
         "GET /a HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
