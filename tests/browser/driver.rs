@@ -68,7 +68,7 @@ impl Lease {
         };
         let browser = idle.inspect(Browser::forget).unwrap_or_else(Browser::start);
         browser.resize(1440, 900);
-        browser.devtools("Page.addScriptToEvaluateOnNewDocument", json!({"source": STAYING}));
+        browser.on_each_page(STAYING);
         lease.0 = Some(browser);
         lease
     }
@@ -209,6 +209,12 @@ impl Browser {
     #[track_caller]
     pub(crate) fn devtools(&self, command: &str, parameters: Value) -> Value {
         self.call("POST", "/goog/cdp/execute", json!({"cmd": command, "params": parameters}))
+    }
+
+    /// Has each page that is opened from now on begin with a script. Gives what takes that back.
+    #[track_caller]
+    pub(crate) fn on_each_page(&self, script: &str) -> Value {
+        self.devtools("Page.addScriptToEvaluateOnNewDocument", json!({"source": script}))
     }
 
     /// A failure that the test brings about, by a part of what the console says of it.

@@ -270,7 +270,7 @@ fn nothing_shifts_while_the_page_loads() {
         new PerformanceObserver(list => shifts.push(...list.getEntries().map(({value, sources}) => [value, sources.map(told)])))
             .observe({type: 'layout-shift', buffered: true})";
     let Some(browser) = browse() else { return };
-    browser.devtools("Page.addScriptToEvaluateOnNewDocument", json!({"source": SLOW}));
+    browser.on_each_page(SLOW);
     let servers =
         [Server::start(&[]), Server::start(&["--read-only"]), Server::with_seed("[]", &[])];
     for (width, height, is_touch) in [(1350, 940, false), (412, 823, true)] {
