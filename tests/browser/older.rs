@@ -48,7 +48,7 @@ fn the_page_works_without_what_is_younger_than_three_years_and_without_storage()
         browser.click("#more");
         browser.expect_seen(button);
         browser.click("#more");
-        browser.until(&format!("return !document.querySelector('{button}').checkVisibility()"));
+        browser.until(&format!("return !$('{button}').checkVisibility()"));
     }
     let paste = "const data = new DataTransfer(); data.setData('text/plain', 'x,y,hex\\na,b,#fff');
         document.body.dispatchEvent(new ClipboardEvent('paste', {clipboardData: data, bubbles: true}))";
@@ -73,10 +73,7 @@ fn a_browser_that_is_too_old_is_told_what_the_page_needs() {
         browser.expect_seen("#needs");
         let text = "This page needs Chromium 109, Firefox 115 or Safari 16, or a later one. The list without it: /api/colors";
         assert_eq!(browser.text("#needs"), text);
-        browser.expect_value(
-            "return document.querySelector('#needs a').getAttribute('href')",
-            "/api/colors",
-        );
+        browser.expect_value("return $('#needs a').getAttribute('href')", "/api/colors");
         browser.devtools("Page.removeScriptToEvaluateOnNewDocument", script);
     }
 }

@@ -40,7 +40,7 @@ fn the_page_works_below_a_base_path_with_and_without_a_slash() {
         browser.expect_controls();
         let noscript = browser.text("noscript");
         assert!(noscript.ends_with(r#"<a href="/api/v1/colors">/api/v1/colors</a>"#), "{noscript}");
-        let links = "return [...document.querySelectorAll('#menu a')].map(link => link.getAttribute('href'))";
+        let links = "return $$('#menu a').map(link => link.getAttribute('href'))";
         browser.expect_value(links, json!(["/api/v1/colors", "/api/v1/openapi.json"]));
         try_out(&browser, || server.ask("GET", "/api/v1/colors", "").content);
     }
@@ -56,7 +56,7 @@ fn the_page_works_behind_nginx() {
     browser.expect_controls();
     try_out(&browser, || server.list());
     server.ask("PUT", "/colors/aliceblue", r##"{"value":"#000001"}"##);
-    browser.until("return [...document.querySelectorAll('li .value')].some(value => value.textContent === '#000001')");
+    browser.until("return $$('li .value').some(value => value.textContent === '#000001')");
     // nginx itself answers while the service is away
     drop(server);
     fs::remove_file(nginx.scratch.0.join("service")).unwrap();
