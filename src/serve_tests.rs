@@ -312,6 +312,7 @@ fn a_request_that_waits_is_refused_once_its_token_is_withdrawn() {
     for (last, expected) in [('7', vec![]), ('8', vec![401])] {
         load(tested.handler.service.tokens.as_ref().unwrap(), last);
         tested.handler.service.waits.mark_all();
+        assert!(tested.worker.wait(), "this would not return, had the worker not been notified");
         tested.passes();
         assert_eq!(client.statuses(), expected);
     }
