@@ -223,6 +223,22 @@ fn a_wait_ends_with_another_request_the_end_of_the_client_a_stop_and_the_limit()
 }
 
 /// A change between the first look and the wait concerns nobody, so the service looks again.
+/// No limit counts the memory of those that wait.
+#[test]
+fn a_request_with_many_tags_or_long_fields_does_not_wait() {
+    let mut tested = Tested::new("1");
+    for (more, statuses) in [
+        (", \"x\"".repeat(3), vec![]),
+        (", \"x\"".repeat(4), vec![304]),
+        (format!("\r\nOrigin: {}", "x".repeat(2048)), vec![304]),
+    ] {
+        let request = tested.handler.waiting(RED).replace("\r\nPrefer", &(more + "\r\nPrefer"));
+        let mut client = tested.handler.connect(&request);
+        tested.passes();
+        assert_eq!(client.statuses(), statuses);
+    }
+}
+
 #[test]
 fn a_change_before_the_wait_is_not_missed() {
     let mut tested = Tested::new("1");
@@ -298,6 +314,7 @@ fn a_request_that_waits_is_refused_once_its_token_is_withdrawn() {
     for (last, expected) in [('7', vec![]), ('8', vec![401])] {
         load(tested.handler.service.tokens.as_ref().unwrap(), last);
         tested.handler.service.waits.mark_all();
+        assert!(tested.worker.wait(), "this would not return, had the worker not been notified");
         tested.passes();
         assert_eq!(client.statuses(), expected);
     }

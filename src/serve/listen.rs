@@ -255,9 +255,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn port_0_becomes_the_one_picked() {
+    fn port_0_becomes_the_one_picked_and_connections_inherit_the_options_of_tcp() {
         let listeners =
             listen(&"127.0.0.1:0".parse().unwrap(), 0o600, Duration::from_secs(1)).unwrap();
         assert!(matches!(listeners[0].endpoint, Endpoint::Tcp(address) if address.port() != 0));
+        let socket = SockRef::from(&listeners[0]);
+        assert!(socket.tcp_nodelay().unwrap());
+        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_secs(1)));
     }
 }

@@ -95,10 +95,11 @@ fn what_is_no_resource_or_has_no_such_method_needs_none() {
 }
 
 #[test]
-fn reads_of_colors_need_one_when_they_are_private() {
+fn reads_of_colors_and_metrics_need_one_when_they_are_private() {
     for private in [false, true] {
         let service = with_token(private, false);
-        for (target, is_there) in [("/colors", true), ("/colors/red", true), ("/colors/no", false)]
+        for (target, is_there) in
+            [("/colors", true), ("/colors/red", true), ("/colors/no", false), ("/metrics", true)]
         {
             for method in [Method::Get, Method::Head] {
                 let found = if is_there { StatusCode(200) } else { StatusCode(404) };

@@ -102,6 +102,34 @@ fn check(
     response
 }
 
+/// What the head decides is decided before content is received.
+#[test]
+fn a_refusal_by_the_head_closes_the_connection_if_content_follows() {
+    for content in ["", "{}"] {
+        let mut parser = Parser::default();
+        let length = content.len();
+        let head = format!("POST /no HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n");
+        parser.append(format!("{head}\r\n{content}").as_bytes());
+        let (head, content) = parser.next_request(2).unwrap().unwrap();
+        let response = respond(&service(), &TestRequest::new(head, content));
+        assert_eq!((response.status, response.closes), (StatusCode(404), length > 0));
+    }
+}
+
+#[test]
+fn a_worker_leaves_long_contents_and_lists_to_others() {
+    for (method, length, takes_long) in [
+        (Method::Post, 16 * 1024, false),
+        (Method::Post, 16 * 1024 + 1, true),
+        (Method::Put, 2, true),
+    ] {
+        let content = " ".repeat(length);
+        let request = request(method, "/colors", RequestFields::default(), &content);
+        let decision = service().decide(&request.request(), Thread::Worker);
+        assert_eq!(matches!(decision, Decision::TakesLong), takes_long, "{length}");
+    }
+}
+
 #[test]
 fn reads_answer_the_list_or_the_first_color() {
     check(Method::Get, "/colors", "", StatusCode(200), LIST);

@@ -206,7 +206,21 @@ mod tests {
     use bounded_http::Limits;
 
     use super::*;
-    use crate::store::Color;
+    use crate::store::{Color, ColorList};
+
+    /// One commit may have both.
+    #[test]
+    fn edits_after_a_new_list_are_those_of_that_list() {
+        let waits = Waits::new(Handle::new(1, Limits::default()).unwrap(), 1);
+        let _wait = waits.add(0, 1, Subject::Color("red".into()), 0);
+        let red = |value: &str| Color::new("red", value);
+        let [before, list] = [1, 5].map(|id| ColorList::from_iter([(id, red("1"))]));
+        let edits = [Edit::ReplaceAll(list), Edit::Update(5, red("2"))];
+        for (edits, is_news) in [(&edits[..1], false), (&edits, true)] {
+            let step = Step { number: 1, before: Some(&before), edits };
+            assert_eq!(waits.mark_for(0, &step), is_news);
+        }
+    }
 
     /// Also those that the worker has not taken.
     #[test]

@@ -391,7 +391,7 @@ mod tests {
         assert_eq!(list, "color 1: key must be a string, use double quotes at line 1 column 3");
         let [little, big] = [u16::to_le_bytes, u16::to_be_bytes]
             .map(|encode| "{}".encode_utf16().flat_map(encode).collect::<Vec<_>>());
-        for mark in [&b"\xff\xfe"[..], b""] {
+        for mark in [&b"\xff\xfe"[..], b"\xfe\xff", b""] {
             for content in [&little, &big] {
                 let error = from_create(&[mark, content].concat()).unwrap_err().to_string();
                 assert_eq!(error, format!("this is UTF-16; send JSON in UTF-8: {COLOR_FORM}"));

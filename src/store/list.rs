@@ -202,6 +202,7 @@ impl SharedList {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    use std::sync::mpsc;
     use std::thread;
     use std::time::Duration;
 
@@ -227,9 +228,9 @@ mod tests {
     }
 
     /// A change that needs the tag of the list.
-    fn replace_unless_empty(colors: ColorList) -> Change {
+    fn unless_empty(action: Action) -> Change {
         let conditions = Conditions::parse(false, None, Some(&Tag::of(b"").to_string()));
-        Change::new(Action::ReplaceAll(colors), conditions)
+        Change::new(action, conditions)
     }
 
     /// Publishes a version with one more color.
@@ -245,10 +246,23 @@ mod tests {
         let kept = list.envelope();
         assert_eq!(list.change(&delete("none")), Outcome::NotFound);
         assert!(Arc::ptr_eq(&kept, &list.envelope()));
+        assert_eq!(list.number(), 0);
         assert_ne!(list.change(&delete("1")), Outcome::NotFound);
         let expected =
             "{\"data\":[{\"name\":\"0\",\"value\":\"\"},{\"name\":\"2\",\"value\":\"\"}]}\n";
         assert_eq!(str::from_utf8(list.envelope().bytes()).unwrap(), expected);
+    }
+
+    #[test]
+    fn who_waits_for_a_color_is_not_told_of_another_one_behind_it() {
+        let (sender, edits) = mpsc::channel();
+        let notify = move |step: &Step<'_>| sender.send(step.edits.len()).unwrap();
+        let list = SharedList::new(ColorList::default(), Box::new(notify));
+        for expected in [1, 0] {
+            let create = Action::Create(Color::new("a", ""));
+            list.change(&Change::new(create, Conditions::default()));
+            assert_eq!(edits.recv(), Ok(expected));
+        }
     }
 
     #[test]
@@ -284,7 +298,7 @@ mod tests {
         let is_over = AtomicBool::new(false);
         let update = |value| Action::Update(Color::new("0", value));
         let updates = ["1", "2"].map(|value| Change::new(update(value), Conditions::default()));
-        let replace = replace_unless_empty(list.version().list);
+        let replace = unless_empty(Action::ReplaceAll(list.version().list));
         let deadline = Instant::now() + Duration::from_secs(60);
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -301,15 +315,21 @@ mod tests {
             is_over.store(true, Relaxed);
             assert_eq!(outcome, Outcome::Contended);
         });
-        assert!(matches!(list.change(&replace), Outcome::ReplacedAll { .. }));
+        let Outcome::ReplacedAll { list: sent, .. } = list.change(&replace) else {
+            panic!("nobody else changes it");
+        };
+        assert!(Arc::ptr_eq(sent.envelope(), &list.envelope()), "it is made once");
     }
 
     #[test]
     fn a_condition_on_a_long_list_takes_long() {
         for (colors, takes_long) in [(3, false), (5_000, true)] {
             let list = list(colors);
-            let replace = replace_unless_empty(ColorList::default());
-            assert_eq!(list.takes_long(&replace), takes_long);
+            for action in
+                [Action::ReplaceAll(ColorList::default()), Action::Create(Color::new("a", ""))]
+            {
+                assert_eq!(list.takes_long(&unless_empty(action)), takes_long);
+            }
             assert!(!list.takes_long(&delete("1")));
         }
     }

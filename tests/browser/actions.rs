@@ -21,13 +21,14 @@ pub(crate) const DELETE: &str = "\u{e017}";
 pub(crate) const F2: &str = "\u{e032}";
 
 /// The tile of a name, and of its number among those of that name.
-const NTH_TILE: &str = "(name, nth) => [...document.querySelectorAll('li')].filter(li => li.querySelector('.name').textContent === name)[nth]";
+const NTH_TILE: &str =
+    "(name, nth) => $$('li').filter(li => li.querySelector('.name').textContent === name)[nth]";
 
 impl Browser {
     /// The text of an element.
     #[track_caller]
     pub(crate) fn text(&self, selector: &str) -> String {
-        self.run_with("return document.querySelector(arguments[0]).textContent", &json!([selector]))
+        self.run_with("return $(arguments[0]).textContent", &json!([selector]))
             .as_str()
             .unwrap()
             .to_owned()
@@ -47,8 +48,7 @@ impl Browser {
     /// The names in view, in the order of the page.
     #[track_caller]
     pub(crate) fn names(&self) -> Vec<String> {
-        let names = self
-            .run("return [...document.querySelectorAll('li .name')].map(name => name.textContent)");
+        let names = self.run("return $$('li .name').map(name => name.textContent)");
         serde_json::from_value(names).unwrap()
     }
 
@@ -56,7 +56,7 @@ impl Browser {
     #[track_caller]
     pub(crate) fn click(&self, selector: &str) {
         self.expect_seen(selector);
-        self.click_on("return document.querySelector(arguments[0])", &json!([selector]));
+        self.click_on("return $(arguments[0])", &json!([selector]));
     }
 
     /// Opens a color.
@@ -74,7 +74,7 @@ impl Browser {
             &format!("const [name, nth] = arguments; return ({NTH_TILE})(name, nth).firstChild"),
             &json!([name, nth]),
         );
-        self.until("return document.querySelector('#opened').open");
+        self.until("return $('#opened').open");
     }
 
     /// Opens a color and the fields in which it is changed.
@@ -104,17 +104,17 @@ impl Browser {
     /// What a field has.
     #[track_caller]
     pub(crate) fn value(&self, field: &str) -> Value {
-        self.run_with("return document.querySelector(arguments[0]).value", &json!([field]))
+        self.run_with("return $(arguments[0]).value", &json!([field]))
     }
 
     #[track_caller]
     pub(crate) fn expect_fields(&self) {
-        self.until("return document.querySelector('#opened').open && document.querySelector('#fields').offsetParent");
+        self.until("return $('#opened').open && $('#fields').offsetParent");
     }
 
     #[track_caller]
     pub(crate) fn expect_closed(&self) {
-        self.until("return !document.querySelector('#opened').open");
+        self.until("return !$('#opened').open");
     }
 
     /// Answers a question of the page, and gives it.
@@ -138,13 +138,16 @@ impl Browser {
 
     /// Shows the list in an order.
     pub(crate) fn sort(&self, order: &str) {
-        self.run_with("const field = document.querySelector('#order'); field.value = arguments[0]; field.onchange()", &json!([order]));
+        self.run_with(
+            "const field = $('#order'); field.value = arguments[0]; field.onchange()",
+            &json!([order]),
+        );
     }
 
     /// Gives the page a file, as the dialog of the system does.
     #[track_caller]
     pub(crate) fn give_file(&self, path: &str) {
-        let element = self.run("return document.querySelector('#file')");
+        let element = self.run("return $('#file')");
         let id = element[ELEMENT].as_str().expect("there is one");
         self.call("POST", &format!("/element/{id}/value"), json!({"text": path}));
     }
@@ -187,7 +190,7 @@ impl Browser {
     #[track_caller]
     pub(crate) fn fill(&self, selector: &str, text: &str) {
         self.run_with(
-            "const field = document.querySelector(arguments[0]); field.focus(); field.select()",
+            "const field = $(arguments[0]); field.focus(); field.select()",
             &json!([selector]),
         );
         self.press(&[DELETE]);

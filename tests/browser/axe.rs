@@ -29,7 +29,7 @@ fn axe_finds_nothing_serious() {
         for server in [&full, &odd] {
             browser.open(server);
             browser.expect_controls();
-            browser.run("document.querySelector('li .open').focus()");
+            browser.run("$('li .open').focus()");
             browser.press(&["c"]);
             browser.run(&axe);
             check(&browser, "the list");
@@ -51,12 +51,11 @@ fn axe_finds_nothing_serious() {
                 browser.press(&[ESCAPE]);
             }
             browser.give_file(&file);
-            browser.until("return document.querySelector('#incoming').open");
+            browser.until("return $('#incoming').open");
             check(&browser, "a file");
             browser.press(&[ESCAPE]);
-            browser.run(
-                "document.querySelector('#asked').textContent = 'Changes need a token'; document.querySelector('#asking').showModal()",
-            );
+            browser
+                .run("$('#asked').textContent = 'Changes need a token'; $('#asking').showModal()");
             check(&browser, "the token");
         }
     }

@@ -68,7 +68,7 @@ impl Lease {
         };
         let browser = idle.inspect(Browser::forget).unwrap_or_else(Browser::start);
         browser.resize(1440, 900);
-        browser.devtools("Page.addScriptToEvaluateOnNewDocument", json!({"source": STAYING}));
+        browser.on_each_page(STAYING);
         lease.0 = Some(browser);
         lease
     }
@@ -211,6 +211,12 @@ impl Browser {
         self.call("POST", "/goog/cdp/execute", json!({"cmd": command, "params": parameters}))
     }
 
+    /// Has each page that is opened from now on begin with a script. Gives what takes that back.
+    #[track_caller]
+    pub(crate) fn on_each_page(&self, script: &str) -> Value {
+        self.devtools("Page.addScriptToEvaluateOnNewDocument", json!({"source": script}))
+    }
+
     /// A failure that the test brings about, by a part of what the console says of it.
     pub(crate) fn expect(&self, part: &'static str) {
         self.expected.borrow_mut().push(part);
@@ -247,14 +253,14 @@ impl Browser {
     #[track_caller]
     pub(crate) fn expect_seen(&self, selector: &str) {
         let is_seen = "checkVisibility({visibilityProperty: true})";
-        self.until(&format!("return document.querySelector('{selector}').{is_seen}"));
+        self.until(&format!("return $('{selector}').{is_seen}"));
     }
 
     /// The same with any address.
     #[track_caller]
     pub(crate) fn go(&self, address: &str) {
         self.go_without_waiting(address);
-        self.until("return document.querySelector('#count').textContent !== ''");
+        self.until("return $('#count').textContent !== ''");
     }
 
     /// The same where no list will be shown. A color that was closed is still being left for a
@@ -262,7 +268,7 @@ impl Browser {
     #[track_caller]
     pub(crate) fn go_without_waiting(&self, address: &str) {
         self.until(
-            "const isOpen = document.querySelector('#opened')?.open;
+            "const isOpen = $('#opened')?.open;
             return isOpen || !history.state || !location.hash.includes('color=')",
         );
         self.call("POST", "/url", json!({"url": address}));
@@ -302,7 +308,7 @@ impl Browser {
     /// Runs a script with arguments.
     #[track_caller]
     pub(crate) fn run_with(&self, script: &str, arguments: &Value) -> Value {
-        self.call("POST", "/execute/sync", json!({"script": script, "args": arguments}))
+        self.execute("sync", script, arguments)
     }
 
     /// Runs a script that calls its last argument when it is done.
@@ -314,7 +320,16 @@ impl Browser {
     /// The same with arguments before that one.
     #[track_caller]
     pub(crate) fn await_script_with(&self, script: &str, arguments: &Value) -> Value {
-        self.call("POST", "/execute/async", json!({"script": script, "args": arguments}))
+        self.execute("async", script, arguments)
+    }
+
+    /// Runs a script that finds an element by `$`, and all that there are by `$$`.
+    #[track_caller]
+    fn execute(&self, how: &str, script: &str, arguments: &Value) -> Value {
+        const FIND: &str = "const $ = part => document.querySelector(part);
+            const $$ = part => [...document.querySelectorAll(part)];";
+        let script = format!("{FIND}{script}");
+        self.call("POST", &format!("/execute/{how}"), json!({"script": script, "args": arguments}))
     }
 
     /// Waits until a script gives something other than null, false, 0 or the empty string.

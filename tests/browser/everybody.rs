@@ -34,7 +34,7 @@ fn everything_can_be_done_with_the_keyboard_alone() {
     }
     browser.press(&[DOWN]);
     let below = focus();
-    let tops = "const [first, focused] = [document.querySelector('li'), document.activeElement.parentElement].map(li => li.getBoundingClientRect());
+    let tops = "const [first, focused] = [$('li'), document.activeElement.parentElement].map(li => li.getBoundingClientRect());
         return [focused.left === first.left, focused.top > first.top]";
     assert_eq!(browser.run(tops), json!([true, true]), "{below}");
     browser.press(&[HOME, "C"]);
@@ -74,7 +74,7 @@ fn everything_can_be_done_with_the_keyboard_alone() {
     browser.press(&[ENTER]);
     browser.expect_text("#count", "148 colors");
     // add
-    browser.run("document.querySelector('#add').focus()");
+    browser.run("$('#add').focus()");
     browser.press(&[ENTER]);
     browser.expect_fields();
     browser.type_text("ink");
@@ -83,13 +83,13 @@ fn everything_can_be_done_with_the_keyboard_alone() {
     browser.press(&[ENTER]);
     browser.expect_text("#told", "Added ink at the end.");
     assert_eq!(focus(), "ink");
-    browser.run("document.querySelector('#add').focus()");
+    browser.run("$('#add').focus()");
     assert!(server.list().ends_with(r##",{"name":"ink","value":"#191970"}]}"##));
     // the menu and help
     browser.press(&[TAB, ENTER, TAB]);
     assert_eq!(focus(), "undo");
     browser.press(&[ESCAPE, TAB, ENTER]);
-    browser.until("return document.querySelector('#help').open");
+    browser.until("return $('#help').open");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn the_focus_is_seen_and_never_behind_the_header() {
     let Some(browser) = browse() else { return };
     browser.resize(800, 500);
     let _server = browser.show(Server::start(&[]));
-    browser.run("document.querySelector('li .open').focus()");
+    browser.run("$('li .open').focus()");
     browser.press(&[END]);
     let ring = browser
         .run("const {outlineStyle, outlineWidth} = getComputedStyle(document.activeElement); return [outlineStyle, outlineWidth]");
@@ -105,7 +105,7 @@ fn the_focus_is_seen_and_never_behind_the_header() {
     for _ in 0..40 {
         browser.press(&["\u{e013}"]); // up
         let sight = "const {top, bottom} = document.activeElement.getBoundingClientRect();
-            return top >= document.querySelector('header').offsetHeight && bottom <= innerHeight ? '' : [top, bottom, scrollY, document.activeElement.textContent].join()";
+            return top >= $('header').offsetHeight && bottom <= innerHeight ? '' : [top, bottom, scrollY, document.activeElement.textContent].join()";
         assert_eq!(browser.run(sight), "");
     }
 }
@@ -140,11 +140,11 @@ fn the_focus_never_falls_to_the_body_when_what_has_it_goes() {
         server.ask("POST", "/colors", &format!(r#"{{"name":"{name}","value":"tan"}}"#));
     }
     browser.expect_text("#count", "3 colors");
-    browser.run("document.querySelector('li:nth-child(2) .open').focus()");
+    browser.run("$('li:nth-child(2) .open').focus()");
     browser.click("li:nth-child(2) .copy");
     for (gone, left) in [("b", "c"), ("c", "a"), ("a", "")] {
         server.ask("DELETE", &format!("/colors/{gone}"), "");
-        browser.until(&format!("return (document.activeElement.querySelector('.name')?.textContent ?? '') === '{left}' && !document.querySelector('#list').textContent.includes('{gone}  tan')"));
+        browser.until(&format!("return (document.activeElement.querySelector('.name')?.textContent ?? '') === '{left}' && !$('#list').textContent.includes('{gone}  tan')"));
     }
     browser.click("#way");
     browser.type_text("ink");
@@ -161,29 +161,29 @@ fn a_message_does_not_go_while_it_has_the_focus() {
     browser.run("const set = setTimeout; window.setTimeout = (action, time) => time === 12000 ? window.end = action : set(action, time)");
     browser.delete("red");
     for (focus, told) in [("#takeBack", "Deleted red."), ("#query", "")] {
-        browser.run(&format!("document.querySelector('{focus}').focus(); end()"));
+        browser.run(&format!("$('{focus}').focus(); end()"));
         browser.expect_text("#told", told);
     }
 }
 
 #[test]
 fn what_is_told_stays_in_its_place_and_covers_neither_the_focus_nor_what_can_be_pressed() {
-    const COVERED: &str = "const told = document.querySelector('#message').getBoundingClientRect();
+    const COVERED: &str = "const told = $('#message').getBoundingClientRect();
         const isCovered = part => {
             const {left, right, top, bottom} = part.getBoundingClientRect();
             return left < told.right && right > told.left && top < told.bottom && bottom > told.top && part.checkVisibility();
         };
-        const frame = document.querySelector('dialog[open] #panel') ?? document.querySelector('dialog[open]') ?? document.activeElement;
+        const frame = $('dialog[open] #panel') ?? $('dialog[open]') ?? document.activeElement;
         return [frame, ...frame.querySelectorAll('button, label')].filter(part => part.id !== 'dismiss' && part.id !== 'takeBack')
             .filter(isCovered).map(part => part.id || part.className || part.textContent)";
-    let place = "const {x, y, width, height} = document.querySelector('#message').getBoundingClientRect(); return [x, y, width, height]";
+    let place = "const {x, y, width, height} = $('#message').getBoundingClientRect(); return [x, y, width, height]";
     let Some(browser) = browse() else { return };
     for (width, height, is_touch) in
         [(1024, 600, false), (1280, 800, false), (844, 390, true), (360, 740, true)]
     {
         browser.resize_as(width, height, is_touch);
         let _server = browser.show_to_change(Server::start(&[]));
-        browser.run("document.querySelector('li .open').focus()");
+        browser.run("$('li .open').focus()");
         browser.press(&[END, DELETE]);
         browser.expect_text("#told", "Deleted yellowgreen.");
         browser.until(&format!("return !(() => {{ {COVERED} }})().length"));
@@ -191,7 +191,7 @@ fn what_is_told_stays_in_its_place_and_covers_neither_the_focus_nor_what_can_be_
         browser.expect_value(room, true);
         let before = browser.run(place);
         browser.press(&[ENTER]);
-        browser.until("return document.querySelector('#opened').open");
+        browser.until("return $('#opened').open");
         for fields in [false, true] {
             if fields {
                 browser.press(&[F2]);
@@ -232,12 +232,12 @@ fn texts_of_strangers_are_text() {
     browser.open(&server);
     browser.expect_controls();
     assert_eq!(browser.names(), texts);
-    let markup = "return document.querySelectorAll('li *:not(button, span, bdi)').length + document.scripts.length";
+    let markup = "return $$('li *:not(button, span, bdi)').length + document.scripts.length";
     assert_eq!(browser.run(markup), 1, "the page's own script");
     for text in texts {
         browser.edit(text);
         assert_eq!(browser.run(FITS), true, "{text:?}");
-        let in_view = "const {top, bottom} = document.querySelector('#opened').getBoundingClientRect(); return top >= 0 && bottom <= innerHeight";
+        let in_view = "const {top, bottom} = $('#opened').getBoundingClientRect(); return top >= 0 && bottom <= innerHeight";
         assert_eq!(browser.run(in_view), true, "{text:?}");
         browser.fill("#value", "#000000");
         browser.press(&[ENTER]);
@@ -270,7 +270,7 @@ fn nothing_shifts_while_the_page_loads() {
         new PerformanceObserver(list => shifts.push(...list.getEntries().map(({value, sources}) => [value, sources.map(told)])))
             .observe({type: 'layout-shift', buffered: true})";
     let Some(browser) = browse() else { return };
-    browser.devtools("Page.addScriptToEvaluateOnNewDocument", json!({"source": SLOW}));
+    browser.on_each_page(SLOW);
     let servers =
         [Server::start(&[]), Server::start(&["--read-only"]), Server::with_seed("[]", &[])];
     for (width, height, is_touch) in [(1350, 940, false), (412, 823, true)] {
@@ -310,12 +310,12 @@ fn without_javascript_a_link_leads_to_the_list_and_no_control_is_seen() {
 }
 
 #[test]
-fn what_happens_is_read_out() {
+fn what_is_there_and_what_happens_is_read_out() {
     let Some(browser) = browse() else { return };
     let _server = browser.show(Server::start(&[]));
     let roles = "return ['message', 'said', 'note', 'away', 'refusal'].map(id => document.getElementById(id).role)";
     assert_eq!(browser.run(roles), json!(["status", "status", "status", "alert", "alert"]));
-    let tile = "const li = document.querySelector('li:nth-child(3)'); return [li.ariaSetSize, li.ariaPosInSet]";
+    let tile = "const li = $('li:nth-child(3)'); return [li.ariaSetSize, li.ariaPosInSet]";
     assert_eq!(browser.run(tile), json!(["148", "3"]));
     let tree = browser.devtools("Accessibility.getFullAXTree", json!({}));
     let named = |role: &str, name: &str| {
@@ -328,19 +328,11 @@ fn what_happens_is_read_out() {
     assert!(named("list", "Colors") && named("searchbox", "Search name or color"));
     assert!(named("combobox", "Sort by"));
     // Safari takes a list without bullets for none unless it says so
-    let said = "return [document.querySelector('#list').getAttribute('role'), document.querySelector('#count').role, document.querySelector('li .open').ariaKeyShortcuts]";
-    browser.until("return document.querySelector('li .open').ariaKeyShortcuts !== 'C'");
+    let said = "return [$('#list').getAttribute('role'), $('#count').role, $('li .open').ariaKeyShortcuts]";
+    browser.until("return $('li .open').ariaKeyShortcuts !== 'C'");
     browser.expect_value(said, json!(["list", null, "C F2 Delete"]));
-    let _read_only = browser.show(Server::start(&["--read-only"]));
-    browser.expect_seen("#readOnly");
-    browser.expect_value(said, json!(["list", null, "C"]));
     assert!(named("button", "aqua #00ffff") || named("button", "aqua#00ffff"));
-}
-
-#[test]
-fn names_for_screen_readers_have_no_marks_and_no_keys_and_icons_have_none() {
-    let Some(browser) = browse() else { return };
-    let _server = browser.show_to_change(Server::start(&[]));
+    // marks and keys are no part of the names
     browser.open_color("aqua");
     let tree = browser.devtools("Accessibility.getFullAXTree", json!({}));
     let nodes = tree["nodes"].as_array().unwrap().iter();
@@ -350,8 +342,12 @@ fn names_for_screen_readers_have_no_marks_and_no_keys_and_icons_have_none() {
         .collect();
     assert!(names.iter().any(|name| name == "value#00ffff"), "{names:?}");
     assert!(!names.iter().any(|name| name.contains(['●', '✓']) || name == "Aa"), "{names:?}");
-    let others = "return [document.querySelector('#formats button').ariaKeyShortcuts, document.querySelectorAll('svg:not([aria-hidden=true])').length]";
+    let others =
+        "return [$('#formats button').ariaKeyShortcuts, $$('svg:not([aria-hidden=true])').length]";
     browser.expect_value(others, json!(["1", 0]));
+    let _read_only = browser.show(Server::start(&["--read-only"]));
+    browser.expect_seen("#readOnly");
+    browser.expect_value(said, json!(["list", null, "C"]));
 }
 
 #[test]
@@ -364,7 +360,7 @@ fn on_a_phone_targets_have_44_pixels_and_fields_16_and_nothing_scrolls_behind_a_
     browser.open(&server);
     browser.expect_controls();
     let check = |what: &str| {
-        let small = "return [...document.querySelectorAll('button, input, select, a')].filter(target => {
+        let small = "return $$('button, input, select, a').filter(target => {
             const {width, height} = target.getBoundingClientRect();
             const isField = target.matches('input, select');
             return width && (Math.min(width, height) < 44 || isField && parseFloat(getComputedStyle(target).fontSize) < 16);

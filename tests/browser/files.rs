@@ -20,7 +20,7 @@ const NEW: &str = r##"{"data":[{"name":"sea","value":"teal"},{"name":"ink","valu
 
 #[track_caller]
 fn expect_comparison(browser: &Browser, headline: &str) {
-    browser.until("return document.querySelector('#incoming').open");
+    browser.until("return $('#incoming').open");
     browser.expect_text("#becomes", headline);
 }
 
@@ -28,7 +28,7 @@ fn expect_comparison(browser: &Browser, headline: &str) {
 #[track_caller]
 fn bring_to_replace(browser: &Browser, path: &str, headline: &str) {
     browser.give_file(path);
-    browser.until("return document.querySelector('#incoming').open");
+    browser.until("return $('#incoming').open");
     browser.click("#ways label:nth-of-type(2)");
     expect_comparison(browser, headline);
 }
@@ -57,11 +57,11 @@ fn a_file_replaces_the_list_after_it_was_shown_what_that_changes_and_undo_brings
             "New (1)sea tealChanged (1)ink #191970 → #000000Removed (1)red #ee0000"
         );
         let is_above = "return [['#both p', '#before'], ['#source', '#after']].map(pair => {
-            const [caption, picture] = pair.map(part => document.querySelector(part).getBoundingClientRect());
+            const [caption, picture] = pair.map(part => $(part).getBoundingClientRect());
             return caption.left === picture.left && caption.bottom <= picture.top && picture.top - caption.bottom < 12;
         })";
         browser.expect_value(is_above, json!([true, true]));
-        let edge = "return getComputedStyle(document.querySelector('#after')).boxShadow !== 'none'";
+        let edge = "return getComputedStyle($('#after')).boxShadow !== 'none'";
         browser.expect_value(edge, true);
         assert_eq!(server.list(), before);
         if is_wanted {
@@ -79,13 +79,23 @@ fn a_file_replaces_the_list_after_it_was_shown_what_that_changes_and_undo_brings
 }
 
 #[test]
-fn a_file_without_colors_is_refused_with_what_is_read() {
+fn a_file_that_cannot_be_read_is_refused_with_the_reason() {
     let Some(browser) = browse() else { return };
     let scratch = Scratch::new();
     let _server = browser.show_to_change(Server::with_seed(SEED, &[]));
     browser.give_file(&scratch.write("bad.json", "[null]"));
     browser.expect_text("#told", &format!("No colors were found in bad.json. {READ}"));
-    assert_eq!(browser.run("return document.querySelector('#incoming').open"), false);
+    assert_eq!(browser.run("return $('#incoming').open"), false);
+    drop_made(&browser, "':root { --base: 249 22 12 }'");
+    browser.expect_text("#told", "No color in made is certain. base: its numbers may be red, green, blue, or hue, saturation, lightness.");
+    // a part of the page that did not come is asked for again
+    browser.reload();
+    browser.expect_controls();
+    browser.devtools("Network.enable", json!({}));
+    browser.devtools("Network.setBlockedURLs", json!({"urls": ["*files.js*"]}));
+    browser.give_file(&scratch.write("bad.json", "[null]"));
+    browser.expect_text("#told", "The service is back.");
+    browser.devtools("Network.setBlockedURLs", json!({"urls": []}));
     // what was wrong with the last file is not wrong with this one
     bring_to_replace(&browser, &scratch.write("good.json", NEW), "3 colors become 3");
     assert_eq!(browser.text("#told"), "");
@@ -166,7 +176,7 @@ fn what_is_saved_comes_in_again_and_what_a_form_cannot_have_is_told() {
             }
             let headline = format!("{} become", browser.text("#count"));
             browser.give_file(&scratch.file(file));
-            browser.until("return document.querySelector('#incoming').open");
+            browser.until("return $('#incoming').open");
             browser.click("#ways label:nth-of-type(2)");
             assert!(browser.text("#becomes").starts_with(&headline));
             let summary = if is_whole {
@@ -220,7 +230,7 @@ fn a_file_is_added_and_it_is_asked_once_what_becomes_of_other_values() {
         browser.give_file(&scratch.write("more.json", more));
         expect_comparison(&browser, "3 colors become 5");
         browser.expect_text("#clashes", "1 name has another value here");
-        let choose = "const field = document.querySelector('#clash'); field.value = arguments[0]; field.dispatchEvent(new Event('change', {bubbles: true}))";
+        let choose = "const field = $('#clash'); field.value = arguments[0]; field.dispatchEvent(new Event('change', {bubbles: true}))";
         browser.run_with(choose, &json!([choice]));
         browser.click("#replace");
         browser.expect_text("#told", told);
@@ -237,7 +247,8 @@ fn a_file_is_added_and_it_is_asked_once_what_becomes_of_other_values() {
         browser.resize(360, 740);
         browser.give_file(&scratch.write("more.json", more));
         expect_comparison(&browser, "3 colors become 5");
-        let excess = "const {scrollWidth, clientWidth} = document.querySelector('#incoming'); return scrollWidth - clientWidth";
+        let excess =
+            "const {scrollWidth, clientWidth} = $('#incoming'); return scrollWidth - clientWidth";
         browser.expect_value(excess, 0);
         browser.resize(1440, 900);
     }
@@ -254,7 +265,7 @@ fn what_is_dropped_or_pasted_is_shown_as_a_file_is() {
     assert_eq!(browser.text("#source"), "dropped.txt");
     browser.press(&[ESCAPE]);
     let paste = "const data = new DataTransfer(); data.setData('text/plain', arguments[1]);
-        document.querySelector(arguments[0]).dispatchEvent(new ClipboardEvent('paste', {clipboardData: data, bubbles: true, cancelable: true}))";
+        $(arguments[0]).dispatchEvent(new ClipboardEvent('paste', {clipboardData: data, bubbles: true, cancelable: true}))";
     // into a field, it is only text
     browser.run_with(paste, &json!(["#query", "#123456"]));
     browser.run_with(paste, &json!(["body", "tomato\n#123456"]));
@@ -280,7 +291,7 @@ fn a_list_that_the_service_would_not_take_is_said_before_it_is_sent() {
             (0..colors).map(|i| json!({"name": format!("{i}"), "value": "#000000"})).collect();
         browser.give_file(&scratch.write("long.json", json!(all).to_string()));
         expect_comparison(&browser, &format!("3 colors become {}", 3 + colors));
-        let is_disabled = browser.run("return document.querySelector('#replace').disabled");
+        let is_disabled = browser.run("return $('#replace').disabled");
         browser.press(&[ESCAPE]);
         (browser.text("#obstacle"), is_disabled == true)
     };
@@ -316,7 +327,7 @@ fn the_page_answers_while_it_reads_a_file_and_reading_can_be_stopped() {
     assert_eq!(browser.text("#reads").replace(['\u{2068}', '\u{2069}'], ""), "Reading made…");
     browser.click("#stop");
     browser.expect_text("#told", "Stopped reading.");
-    browser.until("return !document.querySelector('#stop').checkVisibility()");
+    browser.until("return !$('#stop').checkVisibility()");
     browser.run("window.frames = window.tasks = 0");
     browser.until("return frames > 20");
     browser.expect_value("return tasks", 0);
@@ -351,28 +362,6 @@ fn hostile_files_take_few_steps() {
     for count in steps.as_array().unwrap() {
         assert!(count.as_u64().unwrap() < 200_000, "{steps}");
     }
-}
-
-#[test]
-fn what_cannot_be_told_is_said() {
-    let Some(browser) = browse() else { return };
-    let _server = browser.show_to_change(Server::with_seed(SEED, &[]));
-    drop_made(&browser, "':root { --base: 249 22 12 }'");
-    browser.expect_text("#told", "No color in made is certain. base: its numbers may be red, green, blue, or hue, saturation, lightness.");
-}
-
-#[test]
-fn a_part_of_the_page_that_did_not_come_is_asked_for_again() {
-    let Some(browser) = browse() else { return };
-    let scratch = Scratch::new();
-    let _server = browser.show_to_change(Server::with_seed(SEED, &[]));
-    browser.devtools("Network.enable", json!({}));
-    browser.devtools("Network.setBlockedURLs", json!({"urls": ["*files.js*"]}));
-    let file = scratch.write("new.json", NEW);
-    browser.give_file(&file);
-    browser.expect_text("#told", "The service is back.");
-    browser.devtools("Network.setBlockedURLs", json!({"urls": []}));
-    bring_to_replace(&browser, &file, "3 colors become 3");
 }
 
 #[test]

@@ -3,8 +3,6 @@
 //! Chromium is made to look like Chromium 109 by taking functions away. No test runs in Safari, in
 //! Firefox, or in a Chromium that old: what their style sheets lack is not seen here.
 
-use serde_json::json;
-
 use crate::browser::actions::{CONTROL, ENTER, ESCAPE};
 use crate::browser::driver::browse;
 use crate::common::harness::Server;
@@ -27,7 +25,7 @@ const TAKEN: &str = "
 #[test]
 fn the_page_works_without_what_is_younger_than_three_years_and_without_storage() {
     let Some(browser) = browse() else { return };
-    browser.devtools("Page.addScriptToEvaluateOnNewDocument", json!({"source": TAKEN}));
+    browser.on_each_page(TAKEN);
     let server = browser.show_to_change(Server::start(&[]));
     assert_eq!(browser.names().len(), 148);
     browser.click("#add");
@@ -50,7 +48,7 @@ fn the_page_works_without_what_is_younger_than_three_years_and_without_storage()
         browser.click("#more");
         browser.expect_seen(button);
         browser.click("#more");
-        browser.until(&format!("return !document.querySelector('{button}').checkVisibility()"));
+        browser.until(&format!("return !$('{button}').checkVisibility()"));
     }
     let paste = "const data = new DataTransfer(); data.setData('text/plain', 'x,y,hex\\na,b,#fff');
         document.body.dispatchEvent(new ClipboardEvent('paste', {clipboardData: data, bubbles: true}))";
@@ -70,16 +68,12 @@ fn a_browser_that_is_too_old_is_told_what_the_page_needs() {
     for taken in ["window.ResizeObserver = undefined", "window.URLSearchParams = undefined"] {
         browser.expect("is not a");
         browser.expect("undefined");
-        let script =
-            browser.devtools("Page.addScriptToEvaluateOnNewDocument", json!({"source": taken}));
+        let script = browser.on_each_page(taken);
         browser.go_without_waiting(&format!("http://{}/api", server.address));
         browser.expect_seen("#needs");
         let text = "This page needs Chromium 109, Firefox 115 or Safari 16, or a later one. The list without it: /api/colors";
         assert_eq!(browser.text("#needs"), text);
-        browser.expect_value(
-            "return document.querySelector('#needs a').getAttribute('href')",
-            "/api/colors",
-        );
+        browser.expect_value("return $('#needs a').getAttribute('href')", "/api/colors");
         browser.devtools("Page.removeScriptToEvaluateOnNewDocument", script);
     }
 }

@@ -12,7 +12,7 @@ use crate::common::harness::Server;
 const CUT: &str = "const drawn = new CSSStyleSheet();
     drawn.replaceSync('.open { content-visibility: visible !important }');
     document.adoptedStyleSheets = [drawn];
-    return [...document.querySelectorAll('li .name, li .value')].filter(text => {
+    return $$('li .name, li .value').filter(text => {
         const range = document.createRange();
         range.selectNodeContents(text);
         const [all, seen] = [range.getBoundingClientRect(), text.getBoundingClientRect()];
@@ -31,11 +31,11 @@ fn a_long_name_ends_in_an_ellipsis_and_is_whole_in_the_open_color() {
         browser.resize(width, height);
         browser.open(&server);
         assert_eq!(browser.run(CUT), json!([long]));
-        let clamp = "const {webkitLineClamp, overflow} = getComputedStyle(document.querySelector('li:nth-child(2) .name')); return [webkitLineClamp, overflow]";
+        let clamp = "const {webkitLineClamp, overflow} = getComputedStyle($('li:nth-child(2) .name')); return [webkitLineClamp, overflow]";
         assert_eq!(browser.run(clamp), json!(["2", "hidden"]), "which makes the ellipsis");
         browser.open_color(&long);
         assert_eq!(browser.text("#title"), long);
-        let reach = "const title = document.querySelector('#title'); title.scrollTo(0, 1e6); const {bottom} = title.getBoundingClientRect();
+        let reach = "const title = $('#title'); title.scrollTo(0, 1e6); const {bottom} = title.getBoundingClientRect();
             return [title.scrollWidth <= title.clientWidth, title.scrollTop + title.clientHeight >= title.scrollHeight - 1, bottom <= innerHeight]";
         assert_eq!(browser.run(reach), json!([true, true, true]));
     }
@@ -46,12 +46,15 @@ fn a_color_with_alpha_is_on_a_checkerboard_and_its_texts_on_a_ground_of_their_ow
     let Some(browser) = browse() else { return };
     let seed = r##"[{"name":"clear","value":"transparent"},{"name":"half","value":"#ff000080"},{"name":"red","value":"#ff0000"},{"name":"white","value":"#ffffff"}]"##;
     let _server = browser.show(Server::with_seed(seed, &[]));
-    let grounds = "return [...document.querySelectorAll('li')].map(li => [getComputedStyle(li).backgroundImage.includes('repeating-conic-gradient'),
+    let grounds = "return $$('li').map(li => [getComputedStyle(li).backgroundImage.includes('repeating-conic-gradient'),
         getComputedStyle(li.querySelector('.name')).backgroundColor !== 'rgba(0, 0, 0, 0)'])";
     browser
         .expect_value(grounds, json!([[true, true], [true, true], [false, false], [false, false]]));
     browser.edit("half");
-    assert_eq!(browser.run("return getComputedStyle(document.querySelector('#swatch')).backgroundImage.includes('conic')"), true);
+    assert_eq!(
+        browser.run("return getComputedStyle($('#swatch')).backgroundImage.includes('conic')"),
+        true
+    );
 }
 
 #[test]
@@ -77,7 +80,7 @@ fn a_thousand_colors_are_all_in_the_document_and_found_by_the_search_of_the_brow
     let Some(browser) = browse() else { return };
     let many = |count| (1..=count).map(|number| (format!("color {number}"), "#99cccc"));
     let _server = browser.show(with_colors(many(1000)));
-    browser.until("return document.querySelectorAll('li').length === 1000");
+    browser.until("return $$('li').length === 1000");
     let tree = browser.devtools("Accessibility.getFullAXTree", json!({}));
     let buttons = tree["nodes"].as_array().unwrap().iter().filter(|node| {
         node["role"]["value"] == "button"
@@ -85,13 +88,13 @@ fn a_thousand_colors_are_all_in_the_document_and_found_by_the_search_of_the_brow
     });
     assert_eq!(buttons.count(), 1000);
     assert_eq!(browser.run("return find('color 987')"), true);
-    browser.until("return document.querySelector('li:nth-child(987)').getBoundingClientRect().top < innerHeight");
+    browser.until("return $('li:nth-child(987)').getBoundingClientRect().top < innerHeight");
     let _server = browser.show(with_colors(many(1001)));
-    let tiles = browser.run("return document.querySelectorAll('li').length").as_u64().unwrap();
+    let tiles = browser.run("return $$('li').length").as_u64().unwrap();
     assert!(tiles < 400, "{tiles}");
     browser.press_with(CONTROL, "f");
     assert_eq!(browser.run("return find('color 987')"), true);
-    let found = "return document.querySelector('li:nth-child(987)').getBoundingClientRect().top < innerHeight";
+    let found = "return $('li:nth-child(987)').getBoundingClientRect().top < innerHeight";
     browser.until(found);
 }
 
@@ -101,23 +104,26 @@ fn the_header_stands_still_whether_or_not_the_list_scrolls_and_tiles_out_of_view
     let many =
         (0..999).map(|number| (format!("color {number}"), format!("#{:06x}", 9999 * number)));
     let _server = browser.show(with_colors(many));
-    let place = "return [innerWidth - document.documentElement.clientWidth, document.querySelector('#showHelp').getBoundingClientRect().right]";
+    let place = "return [innerWidth - document.documentElement.clientWidth, $('#showHelp').getBoundingClientRect().right]";
     let before = browser.run(place);
     assert_eq!(before[0], 15, "there is a scroll bar");
-    browser.until("return getComputedStyle(document.querySelector('li:last-child .open')).contentVisibility === 'auto'");
+    browser.until("return getComputedStyle($('li:last-child .open')).contentVisibility === 'auto'");
     // a sort and a dialog wait for none of them, and they come back
     browser.expect_controls();
-    let open = ["li .open", "#add"].map(|part| format!("document.querySelector('{part}').click()"));
+    let open = ["li .open", "#add"].map(|part| format!("$('{part}').click()"));
     for action in [open[0].as_str(), &open[1], "order.value = 'hue'; order.onchange()"] {
-        browser.until("return document.querySelectorAll('li').length === 999");
-        browser.expect_value(&format!("const order = document.querySelector('#order'); {action}; return document.querySelectorAll('li').length < 400"), true);
+        browser.until("return $$('li').length === 999");
+        browser.expect_value(
+            &format!("const order = $('#order'); {action}; return $$('li').length < 400"),
+            true,
+        );
         browser.press(&[ESCAPE]);
         browser.expect_closed();
     }
     browser.sort("list");
     for query in ["color 998", "nothing like that"] {
         browser.fill("#query", query);
-        browser.until("return document.querySelectorAll('li').length < 2");
+        browser.until("return $$('li').length < 2");
         assert_eq!(browser.run(place)[1], before[1], "{query}");
     }
     // what is beside the list is as dark as it behind a dialog
@@ -144,9 +150,9 @@ fn a_copy_is_told_on_the_tile_and_to_screen_readers() {
     browser.run(
         "window.marks = [];
         window.texts = 0;
-        const tile = document.querySelector('li:nth-child(5)');
+        const tile = $('li:nth-child(5)');
         new MutationObserver(() => marks.push(getComputedStyle(tile, '::after').content)).observe(tile, {attributeFilter: ['class']});
-        new MutationObserver(() => texts++).observe(document.querySelector('#said'), {childList: true})",
+        new MutationObserver(() => texts++).observe($('#said'), {childList: true})",
     );
     for times in 1..=2 {
         browser.focus("azure");
@@ -160,7 +166,7 @@ fn a_copy_is_told_on_the_tile_and_to_screen_readers() {
         json!(["\"✓ Copied\"", "none", "", "\"✓ Copied\"", "none", ""]),
     );
     assert_eq!(browser.text("#said"), "Copied \u{2068}#f0ffff\u{2069}");
-    assert_eq!(browser.run("return document.querySelector('#said').role"), "status");
+    assert_eq!(browser.run("return $('#said').role"), "status");
 }
 
 #[test]
@@ -169,11 +175,11 @@ fn texts_are_drawn_on_tiles_that_come_into_view() {
     browser.resize(360, 740);
     let _server = browser.show(Server::start(&[]));
     let expect_drawn = |what: &str| {
-        let empty = "return [...document.querySelectorAll('li')].filter(li => {
+        let empty = "return $$('li').filter(li => {
             const {top, bottom} = li.getBoundingClientRect();
             return top < innerHeight && bottom > 0 && !li.querySelector('.name').getBoundingClientRect().width;
         }).map(li => li.textContent)";
-        browser.expect_value("return document.querySelectorAll('li').length > 12", true);
+        browser.expect_value("return $$('li').length > 12", true);
         assert_eq!(browser.run(empty), json!([]), "{what}");
     };
     expect_drawn("the list");
@@ -185,7 +191,7 @@ fn texts_are_drawn_on_tiles_that_come_into_view() {
     expect_drawn("what is searched for");
     browser.fill("#query", "");
     browser.run("scrollTo(0, 2000)");
-    let scrolled = "return [...document.querySelectorAll('li .name')].some(name => name.textContent === 'olive' && name.getBoundingClientRect().width)";
+    let scrolled = "return $$('li .name').some(name => name.textContent === 'olive' && name.getBoundingClientRect().width)";
     browser.until(scrolled);
 }
 
@@ -196,7 +202,7 @@ fn names_from_right_to_left_are_on_the_same_side_on_one_line_and_on_two() {
         with_colors(["אדום", &"שם ארוך מאוד ".repeat(4), "left"].map(|name| (name, "#99cccc")));
     browser.resize(390, 844);
     browser.open(&server);
-    let place = "return [...document.querySelectorAll('li .name')].map(name => {
+    let place = "return $$('li .name').map(name => {
         const range = document.createRange();
         range.selectNodeContents(name);
         const rects = [...range.getClientRects()];
@@ -212,7 +218,7 @@ fn names_and_values_that_show_nothing_are_marked() {
     let Some(browser) = browse() else { return };
     let seed = r#"[{"name":"","value":"red"},{"name":"   ","value":" "},{"name":"\u200b","value":""},{"name":"a b","value":"red"}]"#;
     let _server = browser.show(Server::with_seed(seed, &[]));
-    let marks = "return [...document.querySelectorAll('li bdi')].map(text => getComputedStyle(text, '::before').content)";
+    let marks = "return $$('li bdi').map(text => getComputedStyle(text, '::before').content)";
     let expected = ["(empty)", "", "(blank)", "(blank)", "(blank)", "(empty)", "", ""]
         .map(|mark| format!("{mark:?}"));
     assert_eq!(browser.run(marks), json!(expected));
@@ -228,7 +234,7 @@ fn an_empty_list_leads_to_adding_and_no_hits_to_all_colors() {
         (browser.text("#why").as_str(), browser.text("#way").as_str()),
         ("The list is empty.", "Add color")
     );
-    browser.until("return document.querySelector('#way').offsetParent");
+    browser.until("return $('#way').offsetParent");
     let overflow = "return getComputedStyle(document.documentElement).overflowY";
     browser.expect_value(overflow, "scroll");
     browser.click("#way");
@@ -238,21 +244,21 @@ fn an_empty_list_leads_to_adding_and_no_hits_to_all_colors() {
     browser.click("#save");
     browser.expect_text("#count", "1 color");
     // it is shown at once, and the dialog keeps the focus until it is saved
-    browser.until("return !document.querySelector('#opened').open");
-    let fills = "const {right, bottom} = document.querySelector('li').getBoundingClientRect(); return [innerWidth - right <= 15, bottom === innerHeight]";
+    browser.until("return !$('#opened').open");
+    let fills = "const {right, bottom} = $('li').getBoundingClientRect(); return [innerWidth - right <= 15, bottom === innerHeight]";
     browser.expect_value(fills, json!([true, true]));
     browser.fill("#query", "nothing like that");
     browser.expect_text("#way", "Clear search");
     browser.click("#way");
     assert_eq!(browser.names(), ["ink"]);
     browser.expect_value(
-        "return [document.querySelector('#query').value, document.activeElement.id]",
+        "return [$('#query').value, document.activeElement.id]",
         json!(["", "query"]),
     );
     browser.edit("ink");
     assert_eq!(browser.text("#save"), "Save");
     let _read_only = browser.show(Server::with_seed("[]", &["--read-only"]));
-    assert_eq!(browser.run("return document.querySelector('#way').offsetParent"), json!(null));
+    assert_eq!(browser.run("return $('#way').offsetParent"), json!(null));
 }
 
 #[test]
@@ -263,6 +269,7 @@ fn nothing_is_cut_off_between_320_pixels_and_4k() {
     for (width, height, is_touch) in [
         (320, 256, false),
         (320, 640, false),
+        (800, 700, false),
         (1366, 768, false),
         (1440, 900, false),
         (1920, 1080, false),
@@ -278,42 +285,45 @@ fn nothing_is_cut_off_between_320_pixels_and_4k() {
         }
         browser.expect_controls();
         assert_eq!(browser.run(FITS), true, "{width}");
-        let outside = "return [...document.querySelectorAll('header *, li')].filter(element => {
+        let outside = "return $$('header *, li').filter(element => {
             const {left, right} = element.getBoundingClientRect();
             return left < 0 || right > document.documentElement.clientWidth + 0.5;
         }).length";
         assert_eq!(browser.run(outside), 0, "{width}");
         assert_eq!(browser.run(CUT), json!([]), "{width}");
-        let lines = "return Math.max(...[...document.querySelectorAll('li .name')].map(name => name.clientHeight / parseFloat(getComputedStyle(name).lineHeight)))";
+        let lines = "return Math.max(...$$('li .name').map(name => name.clientHeight / parseFloat(getComputedStyle(name).lineHeight)))";
         assert!(width < 390 || browser.run(lines).as_f64().unwrap() < 1.5, "{width}");
+        let is_one_row = "const parts = $$('header > *').filter(part => part.checkVisibility());
+            return Math.max(...parts.map(part => part.offsetTop)) < Math.min(...parts.map(part => part.offsetTop + part.offsetHeight))";
+        assert!(width < 768 || browser.run(is_one_row) == true, "{width}");
         // what is seen of Copy is below the name
-        let covered = "return [...document.querySelectorAll('.copy')].some(copy => copy.offsetWidth
+        let covered = "return $$('.copy').some(copy => copy.offsetWidth
             && copy.getBoundingClientRect().top + copy.clientTop < copy.parentNode.querySelector('.name').getBoundingClientRect().bottom - 1)";
         assert_eq!(browser.run(covered), false, "{width}");
         browser.click("li .open");
-        let swatch = "const {right} = document.querySelector('#swatch').getBoundingClientRect(); return right";
+        let swatch = "const {right} = $('#swatch').getBoundingClientRect(); return right";
         assert!(width > 760 || browser.run(swatch) == width, "{width}");
         browser.press(&[ESCAPE]);
         browser.expect_closed();
-        let hidden = "return [...document.querySelectorAll('li .value')].filter(value => !value.checkVisibility()).length";
+        let hidden = "return $$('li .value').filter(value => !value.checkVisibility()).length";
         assert_eq!(browser.run(hidden), 0, "{width}");
         // a field shows what fits, so that its placeholder becomes its value for this
-        let cut = "const query = document.querySelector('#query');
+        let cut = "const query = $('#query');
             query.value = query.placeholder;
-            const cut = [...document.querySelectorAll('header :is(button, input, p)')].filter(text => text.scrollWidth > text.clientWidth);
+            const cut = $$('header :is(button, input, p)').filter(text => text.scrollWidth > text.clientWidth);
             query.value = '';
             return cut.map(text => text.id)";
         assert_eq!(browser.run(cut), json!([]), "{width}");
-        let tiny = "return [...document.querySelectorAll('body *:not(script, style)')].filter(element => parseFloat(getComputedStyle(element).fontSize) < 12).length";
+        let tiny = "return $$('body *:not(script, style)').filter(element => parseFloat(getComputedStyle(element).fontSize) < 12).length";
         assert_eq!(browser.run(tiny), 0, "{width}");
         // WCAG 2.2, 2.5.8
-        let small =
-            "return [...document.querySelectorAll('button, input, select')].filter(target => {
+        let small = "return $$('button, input, select').filter(target => {
             const {width, height} = target.getBoundingClientRect();
             return width && (width < 24 || height < 24);
         }).length";
         assert_eq!(browser.run(small), 0, "{width}");
-        let all = "return [...document.querySelectorAll('li')].filter(li => li.getBoundingClientRect().bottom <= innerHeight).length";
+        let all =
+            "return $$('li').filter(li => li.getBoundingClientRect().bottom <= innerHeight).length";
         assert!(
             width < 1366 || browser.run(all) == 148,
             "a laptop shows all of them at once: {width}"

@@ -150,10 +150,13 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::os::unix::net::UnixStream;
     use std::sync::atomic::AtomicUsize;
+    use std::sync::mpsc;
+    use std::thread;
 
     use super::*;
     use crate::limits::Limits;
     use crate::shared::Handle;
+    use crate::test_application::{describe, get, respond};
     use crate::worker::Worker;
 
     fn acceptor() -> (Acceptor<TcpListener>, Vec<Worker>) {
@@ -217,6 +220,27 @@ mod tests {
             phases.push((acceptor.shared.phase(), acceptor.shared.connections()));
         }
         assert_eq!(phases, [(Phase::Serving, 3), (Phase::AboveLimit, 3)]);
+        // without a limit of time, it looks again whether there is room
+        let (sender, receiver) = mpsc::channel();
+        thread::spawn(move || sender.send(acceptor.accept(&[], None).is_ok()));
+        assert_eq!(receiver.recv_timeout(Duration::from_secs(60)), Ok(true));
+    }
+
+    #[test]
+    fn a_stop_accepts_what_waits_in_the_queue_of_the_kernel() {
+        let (acceptor, mut workers) = acceptor();
+        let mut client = TcpStream::connect(acceptor.listeners[0].local_addr().unwrap()).unwrap();
+        client.write_all(get("/a").as_bytes()).unwrap();
+        let serving = thread::spawn(move || workers[0].recv().map(respond).unwrap());
+        // it is not over before the client has its response, and has closed
+        let stopping =
+            thread::spawn(move || acceptor.stop(Instant::now() + Duration::from_secs(60)));
+        let mut received = Vec::new();
+        client.read_to_end(&mut received).unwrap();
+        assert_eq!(describe(&received), ["200 /a close"]);
+        drop(client);
+        serving.join().unwrap().unwrap();
+        assert_eq!(stopping.join().unwrap(), 0);
     }
 
     #[test]

@@ -157,6 +157,7 @@ mod shared;
 mod slot;
 pub mod syntax;
 #[cfg(test)]
+#[path = "tests/application.rs"]
 mod test_application;
 mod worker;
 

@@ -6,6 +6,9 @@ use crate::protocol_error::FIELD_LINES_MAX;
 /// Method and target, the content, and whether the connection stays.
 type Expected<'a> = Result<(&'a str, &'a str, bool), ProtocolError>;
 
+const FIELD_NAME: ProtocolError =
+    ProtocolError::malformed("a field name is malformed or followed by white space");
+
 /// Feeds `bytes` at once and byte by byte; both must end in `expected`, and a whole request must
 /// leave `left` bytes.
 #[track_caller]
@@ -43,6 +46,16 @@ fn check(bytes: impl AsRef<[u8]>, expected: Expected<'_>) {
     check_leaving(bytes.as_ref(), 0, &expected);
 }
 
+#[track_caller]
+fn refused(bytes: impl AsRef<[u8]>, error: ProtocolError) {
+    check(bytes, Err(error));
+}
+
+/// A request with these lines, and what follows them.
+fn post(rest: &str) -> String {
+    format!("POST /a HTTP/1.1\r\nHost: h\r\n{rest}")
+}
+
 #[test]
 fn a_plain_request_keeps_what_matters() {
     check("GET /a HTTP/1.1\r\nHost: h\r\n\r\n", Ok(("GET /a", "", true)));
@@ -65,6 +78,7 @@ fn the_version_and_connection_decide_whether_the_connection_stays() {
     check("GET /a HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n", Ok((head, "", true)));
     check("GET /a HTTP/1.0\r\nConnection: keep-alive, close\r\n\r\n", Ok((head, "", false)));
     check("GET /a HTTP/1.1\r\nHost: h\r\nConnection: x, CLOSE\r\n\r\n", Ok((head, "", false)));
+    check("CONNECT h:1 HTTP/1.1\r\nHost: h:1\r\n\r\n", Ok(("CONNECT h:1", "", false)));
     check("GET /a HTTP/1.1\r\nHost: h\r\nConnection: not-close\r\n\r\n", Ok((head, "", true)));
     check(
         "GET /a HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
@@ -74,24 +88,15 @@ fn the_version_and_connection_decide_whether_the_connection_stays() {
 
 #[test]
 fn content_ends_where_its_framing_says() {
-    let head = "POST /a";
-    let post = "POST /a HTTP/1.1\r\nHost: h\r\n";
-    check_leaving(
-        format!("{post}Content-Length: 3\r\n\r\nabcGET").as_bytes(),
-        3,
-        &Ok((head, "abc", true)),
-    );
-    check_leaving(
-        format!("{post}Transfer-Encoding: Chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\nGET").as_bytes(),
-        3,
-        &Ok((head, "abc", true)),
-    );
-    check(
-        format!("{post}Content-Length: 0016\r\n\r\n0123456789abcdef"),
-        Ok((head, "0123456789abcdef", true)),
-    );
-    check(format!("{post}Content-Length: 0\r\n\r\n"), Ok((head, "", true)));
-    check_leaving(format!("{post}\r\nabc").as_bytes(), 3, &Ok((head, "", true)));
+    for (rest, content, left) in [
+        ("Content-Length: 3\r\n\r\nabcGET", "abc", 3),
+        ("Transfer-Encoding: Chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\nGET", "abc", 3),
+        ("Content-Length: 0016\r\n\r\n0123456789abcdef", "0123456789abcdef", 0),
+        ("Content-Length: 0\r\n\r\n", "", 0),
+        ("\r\nabc", "", 3),
+    ] {
+        check_leaving(post(rest).as_bytes(), left, &Ok(("POST /a", content, true)));
+    }
 }
 
 #[test]
@@ -116,33 +121,18 @@ fn content_without_a_meaning_is_dropped_as_it_comes() {
             assert!(parser.is_idle());
         }
     }
-    let get = "GET /a HTTP/1.1\r\nHost: h\r\n";
-    let chunks = "8\r\n12345678\r\n9\r\n";
-    check(
-        format!("{get}Transfer-Encoding: chunked\r\n\r\n{chunks}"),
-        Err(ProtocolError::ContentTooLarge(16)),
-    );
+    let chunks = "Transfer-Encoding: chunked\r\n\r\n8\r\n12345678\r\n9\r\n";
+    refused(post(chunks).replace("POST", "GET"), ProtocolError::ContentTooLarge(16));
 }
 
 #[test]
 fn lengths_that_could_be_misread_are_refused() {
-    let post = "POST /a HTTP/1.1\r\nHost: h\r\n";
     for length in
         ["+3", "-3", "3, 4", "3,3", "3 3", "abc", "", "0x3", "3.0", "10000000000000000000000000"]
     {
-        check(
-            format!("{post}Content-Length: {length}\r\n\r\nabc"),
-            Err(ProtocolError::CONTENT_LENGTH),
-        );
+        let request = post(&format!("Content-Length: {length}\r\n\r\nabc"));
+        refused(request, ProtocolError::CONTENT_LENGTH);
     }
-    check(
-        format!("{post}Content-Length: 3\r\ncontent-length: 3\r\n\r\nabc"),
-        Err(ProtocolError::CONTENT_LENGTH),
-    );
-    check(
-        format!("{post}Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
-        Err(ProtocolError::TWO_LENGTHS),
-    );
     for (coding, error) in [
         ("chunked, chunked", ProtocolError::TRANSFER_ENCODING),
         ("gzip", ProtocolError::TRANSFER_ENCODING),
@@ -151,132 +141,102 @@ fn lengths_that_could_be_misread_are_refused() {
         ("", ProtocolError::TRANSFER_ENCODING),
         ("gzip, chunked", ProtocolError::UNKNOWN_CODING),
     ] {
-        check(format!("{post}Transfer-Encoding: {coding}\r\n\r\n0\r\n\r\n"), Err(error));
+        refused(post(&format!("Transfer-Encoding: {coding}\r\n\r\n0\r\n\r\n")), error);
     }
-    check(
-        "POST /a HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        Err(ProtocolError::TRANSFER_ENCODING),
-    );
-    check(
-        format!("{post}Transfer-Encoding : chunked\r\n\r\n"),
-        Err(ProtocolError::malformed("a field name is malformed or followed by white space")),
-    );
+    let twice = post("Content-Length: 3\r\ncontent-length: 3\r\n\r\nabc");
+    refused(twice, ProtocolError::CONTENT_LENGTH);
+    let both = post("Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n");
+    refused(both, ProtocolError::TWO_LENGTHS);
+    let chunked = post("Transfer-Encoding: chunked\r\n\r\n");
+    refused(chunked.replace("/1.1", "/1.0"), ProtocolError::TRANSFER_ENCODING);
+    refused(chunked.replace("Encoding:", "Encoding :"), FIELD_NAME);
 }
 
 #[test]
 fn content_over_the_limit_is_refused_before_it_arrives() {
-    let post = "POST /a HTTP/1.1\r\nHost: h\r\n";
+    let too_long = ProtocolError::ContentTooLarge(16);
     for length in
         ["17", "10000000000", "100000000000000", "9223372036854775808", "18446744073709551615"]
     {
-        check(
-            format!("{post}Content-Length: {length}\r\n\r\n"),
-            Err(ProtocolError::ContentTooLarge(16)),
-        );
-        check(
-            format!("{post}Expect: 100-continue\r\nContent-Length: {length}\r\n\r\n"),
-            Err(ProtocolError::ContentTooLarge(16)),
-        );
+        for expect in ["", "Expect: 100-continue\r\n"] {
+            refused(post(&format!("{expect}Content-Length: {length}\r\n\r\n")), too_long);
+        }
     }
-    check(
-        format!("{post}Transfer-Encoding: chunked\r\n\r\n11\r\n"),
-        Err(ProtocolError::ContentTooLarge(16)),
-    );
+    refused(post("Transfer-Encoding: chunked\r\n\r\n11\r\n"), too_long);
 }
 
 #[test]
 fn a_host_is_given_once_and_well_formed() {
-    check("GET /a HTTP/1.1\r\n\r\n", Err(ProtocolError::HOST));
-    check("GET /a HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", Err(ProtocolError::HOST));
-    check("GET /a HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n", Err(ProtocolError::HOST));
+    refused("GET /a HTTP/1.1\r\n\r\n", ProtocolError::HOST);
+    refused("GET /a HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", ProtocolError::HOST);
+    refused("GET /a HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n", ProtocolError::HOST);
     for host in [
         "", "a b", "a/b", "a@b", "a:b", "a:80:80", ":80", "[::1", "[::g]", "[::1]x", "::1", "a, b",
         "\u{e9}", "http://a", "a%zz", "a%2", "%", "a%2:80", "a%2%20",
     ] {
-        check(format!("GET /a HTTP/1.1\r\nHost: {host}\r\n\r\n"), Err(ProtocolError::HOST));
+        refused(format!("GET /a HTTP/1.1\r\nHost: {host}\r\n\r\n"), ProtocolError::HOST);
     }
-    for host in [
-        "a",
-        "a:",
-        "a.b:80",
-        "127.0.0.1:1",
-        "[::1]",
-        "[2001:db8::1]:443",
-        "xn--caf-dma.example",
-        "a_b",
-        "a.",
-        "a%20b",
-        "%C3%A9:80",
-    ] {
+    let hosts = "a a: a.b:80 127.0.0.1:1 [::1] [2001:db8::1]:443 xn--caf-dma.example a_b a. a%20b \
+                 %C3%A9:80";
+    for host in hosts.split(' ') {
         check(format!("GET /a HTTP/1.1\r\nHost: {host}\r\n\r\n"), Ok(("GET /a", "", true)));
     }
-    check(
+    refused(
         "GET http://a@b/ HTTP/1.1\r\nHost: a\r\n\r\n",
-        Err(ProtocolError::malformed(
+        ProtocolError::malformed(
             "the authority of the request target is not of the form host[:port]",
-        )),
+        ),
     );
 }
 
 #[test]
 fn only_the_versions_1_0_and_1_1_are_served() {
     for version in ["HTTP/1.2", "HTTP/1.9", "HTTP/2.0", "HTTP/3.0", "HTTP/0.9", "HTTP/2.1"] {
-        check(format!("GET /a {version}\r\nHost: h\r\n\r\n"), Err(ProtocolError::VERSION));
+        refused(format!("GET /a {version}\r\nHost: h\r\n\r\n"), ProtocolError::VERSION);
     }
-    check("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Err(ProtocolError::VERSION));
+    refused("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", ProtocolError::VERSION);
 }
 
 #[test]
 fn malformed_lines_are_refused() {
-    let line = || {
-        Err(ProtocolError::malformed(
-            "the request line has to be method, target and HTTP/1.1, with one space between; a \
-             space in the target is %20",
-        ))
-    };
-    check("\r\n".repeat(EMPTY_LINES_MAX + 1), line());
+    let line = ProtocolError::malformed(
+        "the request line has to be method, target and HTTP/1.1, with one space between; a space \
+         in the target is %20",
+    );
+    refused("\r\n".repeat(EMPTY_LINES_MAX + 1), line);
     for request in [
-        "GET /a\r\n\r\n",
-        "GET  /a HTTP/1.1\r\n\r\n",
-        "GET /a HTTP/1.1 \r\n\r\n",
-        "GET /a b HTTP/1.1\r\n\r\n",
-        "GET /a HTTP/11\r\n\r\n",
-        "GET /a HTTP/1.2 \r\n\r\n",
-        "GET /a HTTP/1.1 HTTP/1.1\r\n\r\n",
-        "GET /a HTTP/1.20\r\n\r\n",
-        "GET /a http/1.2\r\n\r\n",
+        "GET /a",
+        "GET  /a HTTP/1.1",
+        "GET /a HTTP/1.1 ",
+        "GET /a b HTTP/1.1",
+        "GET /a HTTP/11",
+        "GET /a HTTP/1.2 ",
+        "GET /a HTTP/1.1 HTTP/1.1",
+        "GET /a HTTP/1.20",
+        "GET /a http/1.2",
     ] {
-        check(request, line());
+        refused(request.to_owned() + "\r\n\r\n", line);
     }
-    check(
-        "GET /a#b HTTP/1.1\r\nHost: h\r\n\r\n",
-        Err(ProtocolError::malformed(
-            "the request target has a #, which belongs percent-encoded, as %23",
-        )),
+    let target = ProtocolError::malformed(
+        "the request target has a #, which belongs percent-encoded, as %23",
+    );
+    refused("GET /a#b HTTP/1.1\r\nHost: h\r\n\r\n", target);
+    let encoding = ProtocolError::malformed(
+        "the request line has bytes that are not UTF-8, as in Latin-1: percent-encode the UTF-8",
     );
     for target in [&b"/\xe9"[..], b"/a?\xe9", b"/\xc3", b"/\xed\xa0\x80"] {
-        check(
-            [b"GET ", target, b" HTTP/1.1\r\nHost: h\r\n\r\n"].concat(),
-            Err(ProtocolError::malformed(
-                "the request line has bytes that are not UTF-8, as in Latin-1: percent-encode the \
-                 UTF-8",
-            )),
-        );
+        refused([b"GET ", target, b" HTTP/1.1\r\nHost: h\r\n\r\n"].concat(), encoding);
     }
-    check("\x16\x03\x01", Err(ProtocolError::malformed("this is not an HTTP request")));
-    check(" GET", Err(ProtocolError::malformed("this is not an HTTP request")));
-    check("GET /a HTTP/1.1\nHost: h\n\n", Err(ProtocolError::BARE_LINE_FEED));
-    check("GET /a HTTP/1.1\r\nHost: h\n\r\n", Err(ProtocolError::BARE_LINE_FEED));
-    let get = "GET /a HTTP/1.1\r\nHost: h\r\n";
-    let name =
-        || Err(ProtocolError::malformed("a field name is malformed or followed by white space"));
-    check(format!("{get} folded: x\r\n\r\n"), name());
-    check(format!("{get}A b: x\r\n\r\n"), name());
-    check(format!("{get}: x\r\n\r\n"), name());
-    check(
-        format!("{get}A: \0\r\n\r\n"),
-        Err(ProtocolError::malformed("a field value has a control character")),
-    );
+    for begin in ["\x16\x03\x01", " GET"] {
+        refused(begin, ProtocolError::malformed("this is not an HTTP request"));
+    }
+    refused("GET /a HTTP/1.1\nHost: h\n\n", ProtocolError::BARE_LINE_FEED);
+    refused("GET /a HTTP/1.1\r\nHost: h\n\r\n", ProtocolError::BARE_LINE_FEED);
+    for name in [" folded", "A b", ""] {
+        refused(post(&format!("{name}: x\r\n\r\n")), FIELD_NAME);
+    }
+    let value = ProtocolError::malformed("a field value has a control character");
+    refused(post("A: \0\r\n\r\n"), value);
 }
 
 #[test]
@@ -296,16 +256,16 @@ fn what_is_wrong_does_not_depend_on_what_has_arrived_beyond_it() {
             "in pieces of {size}"
         );
     }
-    check("a".repeat(METHOD_BYTES_MAX + 1), Err(ProtocolError::METHOD_TOO_LONG));
-    check("a".repeat(METHOD_BYTES_MAX) + "\n", Err(ProtocolError::BARE_LINE_FEED));
+    refused("a".repeat(METHOD_BYTES_MAX + 1), ProtocolError::METHOD_TOO_LONG);
+    refused("a".repeat(METHOD_BYTES_MAX) + "\n", ProtocolError::BARE_LINE_FEED);
 }
 
 #[test]
 fn heads_without_end_are_refused_at_the_limit() {
     let line = format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", "a".repeat(HEAD_BYTES_MAX));
-    check(&line[..HEAD_BYTES_MAX + 1], Err(ProtocolError::TARGET_TOO_LONG));
+    refused(&line[..HEAD_BYTES_MAX + 1], ProtocolError::TARGET_TOO_LONG);
     let shorter = format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", "a".repeat(HEAD_BYTES_MAX - 20));
-    check(&shorter[..HEAD_BYTES_MAX + 1], Err(ProtocolError::HEAD_TOO_LARGE));
+    refused(&shorter[..HEAD_BYTES_MAX + 1], ProtocolError::HEAD_TOO_LARGE);
     let longest = format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", "a".repeat(HEAD_BYTES_MAX - 27));
     assert_eq!(longest.len(), HEAD_BYTES_MAX);
     check(&longest, Ok((&longest[..HEAD_BYTES_MAX - 22], "", true)));
@@ -321,36 +281,28 @@ fn heads_without_end_are_refused_at_the_limit() {
 
 #[test]
 fn a_client_that_waits_is_told_to_go_on_once() {
-    let mut parser = Parser::default();
-    parser.append(
-        b"POST /a HTTP/1.1\r\nHost: h\r\nExpect: 100-Continue\r\nContent-Length: 2\r\n\r\n",
-    );
-    assert_eq!((parser.next_request(16), parser.take_expectation()), (Ok(None), true));
-    assert_eq!((parser.next_request(16), parser.take_expectation()), (Ok(None), false));
-    parser.append(b"{}");
-    assert!(matches!(parser.next_request(16), Ok(Some(_))));
-    assert!(parser.is_idle() && !parser.take_expectation());
-    parser.append(
-        b"POST /a HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n{",
-    );
-    assert_eq!((parser.next_request(16), parser.take_expectation()), (Ok(None), false));
-
-    for (expect, waits) in [
-        ("Expect:", false),
-        ("Expect: ,", false),
-        ("Expect: , 100-continue", true),
-        ("Expect: 100-continue\r\nExpect:", true),
+    for (expect, begin, waits) in [
+        ("Expect: 100-Continue", "", true),
+        // it has begun to send the content
+        ("Expect: 100-continue", "{", false),
+        ("Expect:", "", false),
+        ("Expect: ,", "", false),
+        ("Expect: , 100-continue", "", true),
+        ("Expect: 100-continue\r\nExpect:", "", true),
     ] {
         let mut parser = Parser::default();
-        parser.append(
-            format!("POST /a HTTP/1.1\r\nHost: h\r\n{expect}\r\nContent-Length: 2\r\n\r\n")
-                .as_bytes(),
-        );
-        let waiting = (parser.next_request(16), parser.take_expectation());
-        assert_eq!(waiting, (Ok(None), waits), "{expect:?}");
+        parser.append(post(&format!("{expect}\r\nContent-Length: 2\r\n\r\n{begin}")).as_bytes());
+        for waits in [waits, false] {
+            let waiting = (parser.next_request(16), parser.take_expectation());
+            assert_eq!(waiting, (Ok(None), waits), "{expect:?}");
+        }
+        parser.append(&b"{}"[begin.len()..]);
+        assert!(matches!(parser.next_request(16), Ok(Some(_))));
+        assert!(parser.is_idle() && !parser.take_expectation());
     }
-    check("GET /a HTTP/1.1\r\nHost: h\r\nExpect: 200-ok\r\n\r\n", Err(ProtocolError::EXPECTATION));
-    check("GET /a HTTP/1.0\r\nExpect: 200-ok\r\n\r\n", Ok(("GET /a", "", false)));
+    let other = "GET /a HTTP/1.1\r\nHost: h\r\nExpect: 200-ok\r\n\r\n";
+    refused(other, ProtocolError::EXPECTATION);
+    check(other.replace("/1.1", "/1.0"), Ok(("GET /a", "", false)));
 }
 
 #[test]

@@ -76,10 +76,12 @@ impl Server {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
     use std::net::TcpStream;
     use std::time::{Duration, Instant};
 
     use super::*;
+    use crate::test_application::get;
 
     #[test]
     fn a_server_that_is_dropped_does_not_listen_any_more() {
@@ -94,6 +96,20 @@ mod tests {
             thread::yield_now();
         }
         assert!(TcpStream::connect(address).is_err());
+    }
+
+    #[test]
+    fn a_server_takes_requests_and_sends_responses_at_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let same = listener.try_clone().unwrap();
+        let server = Server::from_listener(listener, None).unwrap();
+        // connections inherit both
+        let socket = SockRef::from(&same);
+        assert!(socket.tcp_nodelay().unwrap());
+        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_secs(30)));
+        let mut client = TcpStream::connect(same.local_addr().unwrap()).unwrap();
+        client.write_all(get("/a").as_bytes()).unwrap();
+        assert_eq!(server.recv().unwrap().url(), "/a");
     }
 
     #[test]

@@ -429,9 +429,6 @@ impl Worker {
             .collect();
         stalled.sort_unstable();
         for (_, id) in stalled.into_iter().take(share) {
-            if shared.excess() == 0 {
-                break;
-            }
             // The application has to answer a parked request first: in the next pass, which comes
             // at once.
             match self.connections.get_mut(&id) {

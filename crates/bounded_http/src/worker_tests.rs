@@ -97,6 +97,36 @@ fn wakes(shared: &Shared, worker: usize) -> u64 {
     u64::from_ne_bytes(count)
 }
 
+/// The deadlines depend on the phase.
+#[test]
+fn a_new_phase_wakes_all_workers() {
+    let passes = Passes::new();
+    let shared = passes.shared();
+    let wakes = || [0, 1].map(|worker| wakes(shared, worker));
+    shared.note_excess(false);
+    assert_eq!(wakes(), [0, 0], "it is the same");
+    shared.note_excess(true);
+    assert_eq!(wakes(), [1, 1]);
+    passes.server.stop();
+    assert_eq!(wakes(), [1, 1]);
+}
+
+/// A socket that epoll has not reported yet may have the rest of a request.
+#[test]
+fn no_deadline_passes_while_a_batch_is_full() {
+    let mut passes = Passes::new();
+    let _client = passes.connect("GET /");
+    passes.pass(&[]);
+    passes.now += LIMITS.request_timeout - Duration::from_millis(50);
+    passes.pass(&[]);
+    passes.now += Duration::from_millis(100);
+    // with the inbox
+    passes.pass(&Vec::from_iter(101..100 + EVENTS_PER_PASS as u64));
+    assert_eq!(passes.worker.run_queue.len(), 0);
+    passes.pass(&[]);
+    assert_eq!(passes.worker.run_queue.len(), 1);
+}
+
 #[test]
 fn a_parked_request_is_received_again_once_its_worker_wakes_it() {
     let mut passes = Passes::new();

@@ -200,3 +200,34 @@ impl WrittenEdit {
         Some(edit)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_of_a_later_format_is_not_read() {
+        let read = |format: u32| {
+            let value = format!(r#"{{"format":{format},"number":1,"colors":[]}}"#);
+            read_snapshot("key", value.as_bytes()).map(|(number, _)| number)
+        };
+        assert!(matches!(read(FORMAT), Ok(1)));
+        assert!(matches!(read(FORMAT + 1), Err(EtcdError::Newer)));
+    }
+
+    #[test]
+    fn an_edit_that_does_not_fit_the_list_is_refused() {
+        let color = |name: &str| Color::new(name, "1");
+        for (edit, fits) in [
+            (WrittenEdit::Put(2, color("a")), true),
+            (WrittenEdit::Put(2, color("b")), false),
+            (WrittenEdit::Put(3, color("b")), true),
+            (WrittenEdit::Put(1, color("b")), false),
+            (WrittenEdit::Remove([2]), true),
+            (WrittenEdit::Remove([1]), false),
+        ] {
+            let mut list = ColorList::from_iter([(2, color("a"))]);
+            assert_eq!(edit.apply(&mut list).is_some(), fits);
+        }
+    }
+}

@@ -162,6 +162,7 @@ mod tests {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
     use super::super::Event;
+    use super::super::receiving::RECEIVE_BYTES;
     use super::super::tests::Pair;
     use super::*;
     use crate::response::SharedContent;
@@ -177,8 +178,11 @@ mod tests {
         let mut received = [0; 1_000];
         assert!(rustix::io::read(&pair.client.0, &mut received).is_err(), "nothing is sent yet");
         assert_eq!(pair.handle(Event::Turn), Next::Epoll(EventFlags::OUT));
-        assert_eq!(rustix::io::read(&pair.client.0, &mut received), Ok(1_000));
         assert_eq!(pair.deadline(Phase::Serving), Some(50), "the client has read some");
+        pair.begin(30);
+        assert_eq!(pair.handle(Event::Turn), Next::Epoll(EventFlags::OUT));
+        assert_eq!(pair.deadline(Phase::Serving), Some(50), "and no more");
+        assert_eq!(rustix::io::read(&pair.client.0, &mut received), Ok(1_000));
     }
 
     #[test]
@@ -204,6 +208,23 @@ mod tests {
             assert_eq!(pair.handle(Event::Overdue), next);
             let is_noted = pair.application.notes.closed() == [Closing::OrphanedContent];
             assert_eq!(is_noted, next == Next::Close);
+        }
+    }
+
+    /// The bytes that are not read would cause a reset, and the client could lose the response.
+    #[test]
+    fn after_the_last_response_a_client_that_has_sent_more_is_waited_for() {
+        for (length, more, next) in [
+            (100, "", Next::Close),
+            (100, "GET", Next::Epoll(EventFlags::IN)),
+            // which is still in the socket
+            (RECEIVE_BYTES, "GET", Next::Epoll(EventFlags::IN)),
+        ] {
+            let head = get("/a").replace("\r\n\r\n", "\r\nConnection: close\r\nLong: ");
+            let value = "x".repeat(length - head.len() - 4);
+            let mut pair = Pair::new();
+            assert_eq!(pair.send(1, &format!("{head}{value}\r\n\r\n{more}")), next, "{length}");
+            assert_eq!(pair.client.received(), ["200 /a close"]);
         }
     }
 

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use tiny_http::StatusCode;
 
-use super::head::Head;
-use super::limits::Limits;
-use super::policy::{Arrival, Closing, Policy};
-use super::request::{Reason, Request};
-use super::response::{Content, Response, SharedContent};
+use crate::head::Head;
+use crate::limits::Limits;
+use crate::policy::{Arrival, Closing, Policy};
+use crate::request::{Reason, Request};
+use crate::response::{Content, Response, SharedContent};
 
 pub(super) const LIMITS: Limits = Limits {
     connections_max: 10,
