@@ -181,7 +181,7 @@ impl Worker {
     /// [`Acceptor::stop`](super::Acceptor::stop) is over and all requests are answered.
     ///
     /// While requests come closely one after the other, and the process has more processors than
-    /// workers, looks for events for up to 50 µs before it sleeps, where that has paid off.
+    /// workers, looks for events for up to 20 µs before it sleeps, where that has paid off.
     pub fn wait(&mut self) -> bool {
         if !self.agenda.is_over {
             return true;
