@@ -27,11 +27,11 @@ use crate::waiting::SUMMARY_TITLE as WAITING;
 const RESULTS: [(&str, &str); 14] = [
     (
         "rates",
-        "compare rates --connections 32 --seconds 3 --only tiny-http,tiny-http-64,astra,axum,axum-bytes,actix,nginx",
+        "compare rates --connections 32 --seconds 3 --only tiny-http,tiny-http-64,oxhttp,axum,axum-bytes,actix,nginx",
     ),
     (
         "connections",
-        "compare rates --connections 8,64,256 --workloads read --only tiny-http,astra,axum,actix,nginx",
+        "compare rates --connections 8,64,256 --workloads read --only tiny-http,oxhttp,axum,actix,nginx",
     ),
     (
         "threads",
@@ -44,12 +44,12 @@ const RESULTS: [(&str, &str); 14] = [
     ),
     (
         "latency",
-        "compare latency --seconds 3 --rates 1000,50000 --only tiny-http,astra,axum,actix,nginx",
+        "compare latency --seconds 3 --rates 1000,50000 --only tiny-http,oxhttp,axum,actix,nginx",
     ),
     ("writers", "compare writers --seconds 2 --colors-count 148"),
     ("isolation", "compare isolation --only axum,actix --colors-count 100000"),
     ("disk", "compare disk --seconds 2"),
-    ("stalled", "compare stalled --only tiny-http,tiny-http-64,astra,axum,actix"),
+    ("stalled", "compare stalled --only tiny-http,tiny-http-64,oxhttp,axum,actix"),
     ("waiting", "compare waiting --only axum"),
     ("etcd", "etcd.py ../target/release/colors"),
     ("musl", "musl.py"),
@@ -74,7 +74,7 @@ const SHORT_ROWS: [&str; 8] = [
     "half a content: clients until others wait",
 ];
 const SHORT_SERVERS: [&str; 6] =
-    ["colors", "tiny_http", "astra", "axum", "actix-web", "nginx, files"];
+    ["colors", "tiny_http", "oxhttp", "axum", "actix-web", "nginx, files"];
 
 /// Between these lines, README has the list that [`losses`] makes.
 const MARKS: [&str; 2] =

@@ -64,7 +64,7 @@ struct Args {
     #[arg(
         long,
         value_name = "NAME,...",
-        default_value = "tiny-http,tiny-http-64,astra,axum,axum-bytes,actix,nginx",
+        default_value = "tiny-http,tiny-http-64,oxhttp,axum,axum-bytes,actix,nginx",
         value_delimiter = ','
     )]
     only: Vec<Kind>,

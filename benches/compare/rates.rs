@@ -11,7 +11,7 @@ use crate::table::{Summary, Table, figure, number, spread};
 use crate::workload::{Color, Workload, colors};
 use crate::{Args, Part};
 
-const TITLES: &str = "workload | colors | conn. | server       | requests/s                | p50 ms              | p99 ms              \
+const TITLES: &str = "workload | colors | conn. | server              | requests/s                | p50 ms              | p99 ms              \
     | CPU µs/request | switches/request | RSS MiB | rate × | CPU × ";
 
 /// Few, some, and many for each processor.

@@ -30,8 +30,7 @@ pub(crate) enum Kind {
     TinyHttp,
     #[value(name = "tiny-http-64")]
     TinyHttp64,
-    /// With a thread for each connection of these measurements.
-    Astra,
+    Oxhttp,
     Axum,
     /// Keeps the bytes of its list, as colors does.
     AxumBytes,
@@ -53,7 +52,7 @@ impl Kind {
             Self::Colors2 => "colors, 2 workers",
             Self::TinyHttp => "tiny_http",
             Self::TinyHttp64 => "tiny_http 64",
-            Self::Astra => "astra",
+            Self::Oxhttp => "oxhttp",
             Self::Axum => "axum",
             Self::AxumBytes => "axum, bytes",
             Self::Axum1 => "axum, 1 thread",
@@ -178,8 +177,7 @@ impl Server {
                 command.args(["--workers", "2"]);
                 Self::start_colors(command, colors, false)
             }
-            // Its default, 30 on two processors, would leave the other connections without answers.
-            Kind::Astra => peer("peer-astra", &[("THREADS", "300")]),
+            Kind::Oxhttp => peer("peer-oxhttp", &[]),
             Kind::Axum => peer("peer-axum", &[]),
             Kind::AxumBytes => peer("peer-axum", &[("KEEP_BYTES", "1")]),
             Kind::Axum1 => peer("peer-axum", &[("THREADS", "1")]),

@@ -51,7 +51,7 @@ pub(crate) fn print(args: &Args, programs: &Programs) -> Result<()> {
         for (Contestant { kind, server, .. }, closed) in contestants.iter().zip(closed) {
             eprintln!("stalled, {shape}: {}", kind.name());
             let count = match count(server, part, &colors)? {
-                Some(count) => number(count as f64),
+                Some(count) => count.to_string(),
                 None => format!("over {}", number(COUNT_MAX as f64)),
             };
             let closed = match closed {

@@ -95,7 +95,7 @@ async fn delete(State(colors): Colors, Path(name): Path<String>) -> Response {
 
 fn main() -> io::Result<()> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    runtime.worker_threads(api::threads()?).enable_all().build()?.block_on(serve())
+    runtime.worker_threads(lists::threads()?).enable_all().build()?.block_on(serve())
 }
 
 async fn serve() -> io::Result<()> {
