@@ -42,7 +42,8 @@ pub(crate) fn print(args: &Args, programs: &Programs) -> Result<()> {
                     let row = row(runs, &contestants[0].runs);
                     table.row(words.map(str::to_owned).into_iter().chain(row));
                     add_to(&mut summary, workload, *kind, runs);
-                    if workload == args.workloads[0] {
+                    // docs/performance.md plots the rates alone of other numbers of connections
+                    if workload == args.workloads[0] && args.connections.len() == 1 {
                         let of = |cost: fn(&Run) -> f64| spread(runs.iter().map(cost));
                         let cpu = of(|run| run.usage.cpu_us);
                         costs.push((*kind, cpu, of(|run| run.resident_mib)));
