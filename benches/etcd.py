@@ -243,6 +243,37 @@ def sizes():
     table("etcd's memory and disk, the largest member", ["", "RSS MiB", "database MiB", "start s"], rows)
 
 
+def used(process):
+    """Processor time in seconds, and how often a thread went to sleep."""
+    seconds = wakeups = 0
+    for task in os.listdir(f"/proc/{process.pid}/task"):
+        directory = f"/proc/{process.pid}/task/{task}"
+        seconds += int(open(f"{directory}/schedstat").read().split()[0]) / 1e9
+        status = open(f"{directory}/status").read()
+        wakeups += int(re.search(r"\nvoluntary_ctxt_switches:\s+(\d+)", status)[1])
+    return seconds, wakeups
+
+
+def idle():
+    """What everything takes while nobody asks."""
+    etcd = Etcd()
+    in_etcd, in_file = Service(etcd.url, seed()), Service(f"{files.name}/idle.db", seed())
+    contestants = [("etcd, one of three members", etcd.members[0]), ("colors, list in etcd", in_etcd.process),
+                   ("colors, SQLite", in_file.process)]
+    time.sleep(2)
+    before = [used(process) for _, process in contestants]
+    time.sleep(3 * SECONDS)
+    rows = []
+    for (name, process), (seconds, wakeups) in zip(contestants, before):
+        now = used(process)
+        rows.append((name, f"{(now[0] - seconds) * 60 / (3 * SECONDS):.3f}",
+                     f"{(now[1] - wakeups) / (3 * SECONDS):.1f}"))
+    for service in (in_etcd, in_file):
+        service.stop()
+    etcd.stop()
+    table("While nobody asks", ["", "CPU s/minute", "wake-ups/s"], rows)
+
+
 def failures():
     """How long a change takes while members fail."""
     etcd = Etcd()
@@ -286,6 +317,6 @@ def failures():
     table("When members fail", ["", "status", "s", "message"], rows)
 
 
-PARTS = {"writers": writers, "seen": seen, "sizes": sizes, "failures": failures}
+PARTS = {"writers": writers, "seen": seen, "sizes": sizes, "idle": idle, "failures": failures}
 for part in sys.argv[2:] or PARTS:
     PARTS[part]()

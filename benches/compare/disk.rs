@@ -24,8 +24,7 @@ const DELAYS: [u32; 4] = [0, 1, 10, 50];
 
 pub(crate) const SUMMARY_TITLE: &str = "each sync takes longer by";
 
-const TITLES: &str =
-    "sync, ms | server | p50 ms              | p99 ms              | longest ms | changes/s";
+const TITLES: &str = "sync, ms | server | p50 ms              | p99 ms              | longest ms | changes/s          ";
 
 pub(crate) fn print(args: &Args, programs: &Programs) -> Result<()> {
     println!("\nReads of one color beside one client that writes, with slow syncs:\n");

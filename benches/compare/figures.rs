@@ -4,61 +4,79 @@
 
 use std::env;
 use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use plotters::prelude::*;
 
 use crate::conditions;
 use crate::disk::SUMMARY_TITLE as DISK;
 use crate::latency::SUMMARY_TITLE as LATENCY;
+use crate::losses::losses;
+use crate::server::Programs;
 use crate::stalled::SUMMARY_TITLE as STALLED;
 use crate::table::Summary;
 use crate::waiting::SUMMARY_TITLE as WAITING;
 
-/// The files of results, each with the arguments that measure it. The last one needs those before
-/// it.
-const RESULTS: [(&str, &str); 11] = [
-    ("rates", "rates --connections 32 --seconds 5"),
-    ("connections", "rates --connections 8,64,256 --workloads read"),
-    ("wrk", "wrk --seconds 5 --workloads read --only axum,actix"),
+/// The files of results, each with the program that measures it, below `benches`, and its
+/// arguments. The last one needs those before it.
+const RESULTS: [(&str, &str); 14] = [
+    (
+        "rates",
+        "compare rates --connections 32 --seconds 3 --only tiny-http,tiny-http-64,oxhttp,axum,axum-bytes,actix,nginx",
+    ),
+    (
+        "connections",
+        "compare rates --connections 8,64,256 --workloads read --only tiny-http,oxhttp,axum,actix,nginx",
+    ),
+    (
+        "threads",
+        "compare threads --connections 32 --seconds 3 --workloads read --only colors-2,axum-1,actix-1",
+    ),
+    ("wrk", "compare wrk --seconds 3 --workloads read --only axum,actix,nginx"),
     (
         "long-list",
-        "rates --colors-count 100000 --connections 32 --workloads read,update --only tiny-http,redis",
+        "compare rates --colors-count 100000 --connections 32 --workloads read,update --only tiny-http",
     ),
-    ("latency", "latency --seconds 5 --rates 1000,50000 --only tiny-http,axum,actix"),
-    ("writers", "writers --seconds 2 --colors-count 148"),
-    ("isolation", "isolation --only axum,actix --colors-count 100000"),
-    ("disk", "disk --seconds 2"),
-    ("stalled", "stalled"),
-    ("waiting", "waiting --only axum"),
-    ("comparison", "comparison"),
+    (
+        "latency",
+        "compare latency --seconds 3 --rates 1000,50000 --only tiny-http,oxhttp,axum,actix,nginx",
+    ),
+    ("writers", "compare writers --seconds 2 --colors-count 148"),
+    ("isolation", "compare isolation --only axum,actix --colors-count 100000"),
+    ("disk", "compare disk --seconds 2"),
+    ("stalled", "compare stalled --only tiny-http,tiny-http-64,oxhttp,axum,actix"),
+    ("waiting", "compare waiting --only axum"),
+    ("etcd", "etcd.py ../target/release/colors"),
+    ("musl", "musl.py"),
+    ("comparison", "compare comparison"),
 ];
 
-/// The files that `comparison` puts together.
-const COMPARED: [&str; 3] = ["rates", "latency", "stalled"];
-
-/// Titles of tables: of the rates, and of what documents and README show.
-const RATES: &str = "32 connections, 148 colors";
+/// Titles of tables: of the rates, of what docs/performance.md shows of them, and of what README
+/// shows.
+pub(crate) const RATES: &str = "32 connections, 148 colors";
 const LARGE: &str = "148 colors";
-const SHORT: &str = "at a glance";
+pub(crate) const SHORT: &str = "at a glance";
 
-/// What README shows of that table.
-const SHORT_ROWS: [&str; 9] = [
+/// What README shows, of three tables.
+const SHORT_ROWS: [&str; 6] = [
     "1,000/s: p50 ms",
-    "1,000/s: p99.9 ms",
-    "50,000/s: p50 ms",
     "50,000/s: p99 ms",
     "reads, 1,000/s",
-    "read: p99 ms",
     "lists, 1,000/s",
     "MiB",
-    "stalled clients until others wait",
+    "half a content: clients until others wait",
 ];
-const SHORT_SERVERS: [&str; 4] = ["colors", "tiny_http", "axum", "actix-web"];
+const SHORT_SERVERS: [&str; 6] =
+    ["colors", "tiny_http", "oxhttp", "axum", "actix-web", "nginx, files"];
+
+/// Between these lines, README has the list that [`losses`] makes.
+const MARKS: [&str; 2] =
+    ["<!-- `make figures` writes this list -->\n\n", "\n\n<!-- the end of that list -->"];
 
 /// Dark enough for white: blue, orange, brown, green, red, violet, gray.
 const COLORS: [RGBColor; 7] = [
@@ -71,6 +89,8 @@ const COLORS: [RGBColor; 7] = [
     RGBColor(110, 110, 110),
 ];
 
+const DOCUMENTS: [&str; 2] = ["README.md", "docs/performance.md"];
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
@@ -80,18 +100,31 @@ fn results(name: &str) -> PathBuf {
 }
 
 pub(crate) fn measure(rounds: u32) -> Result<()> {
+    let conditions = conditions()?;
     ensure!(
-        !conditions()?.contains(" and changes"),
+        !conditions.contains(" and changes"),
         "commit first: all figures are to be those of one commit"
     );
+    Programs::build(None, None)?;
     fs::create_dir_all(root().join("benches/results"))?;
-    for (name, arguments) in RESULTS {
+    for (name, line) in RESULTS {
+        let began = Instant::now();
         let new = results(name).with_extension("new");
-        let mut compare = Command::new(env::current_exe()?);
-        compare.args(arguments.split(' ')).args(["--rounds", &rounds.to_string()]);
-        compare.stdout(File::create(&new)?);
-        ensure!(compare.status()?.success(), "compare {arguments} failed");
+        let mut output = File::create(&new)?;
+        let mut words = line.split(' ');
+        let program = words.next().expect("a split gives at least one");
+        let mut command = if program == "compare" {
+            let mut compare = Command::new(env::current_exe()?);
+            compare.args(["--rounds", &rounds.to_string()]);
+            compare
+        } else {
+            write!(output, "`{line}`\n{conditions}")?;
+            Command::new(root().join("benches").join(program))
+        };
+        command.args(words).current_dir(root().join("benches")).stdout(output);
+        ensure!(command.status()?.success(), "{line} failed");
         fs::rename(new, results(name))?;
+        eprintln!("{name} took {} s", began.elapsed().as_secs());
     }
     Ok(())
 }
@@ -103,7 +136,7 @@ fn parse(text: &str) -> Vec<Vec<&str>> {
     runs.filter(|run| run[0].starts_with('|')).map(<[&str]>::to_vec).collect()
 }
 
-fn cells(row: &str) -> Vec<&str> {
+pub(crate) fn cells(row: &str) -> Vec<&str> {
     row.trim_matches('|').split('|').map(str::trim).collect()
 }
 
@@ -139,11 +172,11 @@ fn results_text() -> Result<String> {
     Ok(text)
 }
 
-/// The commit and the machine of all parts that `comparison` puts together, which has to be one.
+/// The commit and the machine of all other results, which has to be one.
 fn common_conditions() -> Result<String> {
     let mut all = Vec::new();
-    for name in COMPARED {
-        let text = fs::read_to_string(results(name))?;
+    for (name, _) in &RESULTS[..RESULTS.len() - 1] {
+        let text = fs::read_to_string(results(name)).with_context(|| format!("results/{name}"))?;
         all.push(text.lines().skip(1).take(2).collect::<Vec<_>>().join("\n"));
     }
     // A run may take past midnight.
@@ -152,50 +185,41 @@ fn common_conditions() -> Result<String> {
     Ok(all.remove(0))
 }
 
-/// Prints the large table of docs/performance.md, put together from the results of other parts; and
-/// the small one of README.
+/// Prints the tables that are put together from the results of other parts: the large one of
+/// docs/performance.md, and the small one of README.
 pub(crate) fn compare() -> Result<()> {
     let text = results_text()?;
     let tables = parse(&text);
-    let mut summary = Summary::new();
+    println!("From the other files:\n{}", common_conditions()?);
     let rates = table_of(&tables, RATES)?;
-    let servers = &cells(rates[0])[1..];
-    for row in &rates[2..] {
-        let cells = cells(row);
-        for (server, cell) in servers.iter().zip(&cells[1..]) {
-            summary.add(cells[0], server, (*cell).to_owned());
-        }
-    }
-    let stalled = table_of(&tables, STALLED)?;
-    for row in &stalled[2..] {
-        let [server, count, closed] = cells(row)[..] else { bail!("other columns: {row}") };
-        summary.add("stalled clients until others wait", server, count.to_owned());
-        summary.add("seconds until one is closed", server, closed.to_owned());
-    }
-    let sources = COMPARED.map(|name| format!("{name}.txt")).join(" and ");
-    println!("From {sources}:\n{}", common_conditions()?);
-    summary.print(LARGE);
-    let latency = table_of(&tables, LATENCY)?;
-    let at_fixed_rates = &cells(latency[0])[1..];
-    let mut all = Summary::new();
-    for row in latency[2..].iter() {
-        let cells = cells(row);
-        for (server, cell) in at_fixed_rates.iter().zip(&cells[1..]) {
-            all.add(cells[0], server, (*cell).to_owned());
-        }
-    }
+    summary_of(&[rates]).print(LARGE);
+    let all = summary_of(&[table_of(&tables, LATENCY)?, rates, table_of(&tables, STALLED)?]);
     let mut short = Summary::new();
     for row in SHORT_ROWS {
         for server in SHORT_SERVERS {
-            let cell = [&all, &summary].map(|table| table.cell(row, server)).concat();
-            short.add(row, server, cell);
+            short.add(row, server, all.cell(row, server).to_owned());
         }
     }
     short.print(SHORT);
     Ok(())
 }
 
-/// Draws the plots, and updates the tables of the documents.
+/// All cells of these tables.
+fn summary_of(tables: &[&[&str]]) -> Summary {
+    let mut summary = Summary::new();
+    for table in tables {
+        let servers = &cells(table[0])[1..];
+        for row in &table[2..] {
+            let cells = cells(row);
+            for (server, cell) in servers.iter().zip(&cells[1..]) {
+                summary.add(cells[0], server, (*cell).to_owned());
+            }
+        }
+    }
+    summary
+}
+
+/// Draws the plots, and updates the tables of the documents and README's list.
 pub(crate) fn show() -> Result<()> {
     let text = results_text()?;
     let tables = parse(&text);
@@ -203,17 +227,27 @@ pub(crate) fn show() -> Result<()> {
     draw_times(&tables)?;
     draw_disk(&tables)?;
     draw_waiting(&tables)?;
-    for path in ["README.md", "docs/performance.md"].map(|path| root().join(path)) {
+    for path in DOCUMENTS.map(|path| root().join(path)) {
         let old = fs::read_to_string(&path)?;
-        let mut new = old.clone();
-        for shown in parse(&old) {
-            if let Ok(table) = table_of(&tables, cells(shown[0])[0]) {
-                new = new.replace(&shown.join("\n"), &table.join("\n"));
-            }
-        }
-        fs::write(path, new)?;
+        fs::write(path, updated(&old, &tables))?;
     }
     Ok(())
+}
+
+/// A document with the tables of the results, and with the list of what colors loses.
+fn updated(document: &str, tables: &[Vec<&str>]) -> String {
+    let mut new = document.to_owned();
+    for shown in parse(document) {
+        if let Ok(table) = table_of(tables, cells(shown[0])[0]) {
+            new = new.replace(&shown.join("\n"), &table.join("\n"));
+        }
+    }
+    if let Some((before, rest)) = new.split_once(MARKS[0])
+        && let Some((_, after)) = rest.split_once(MARKS[1])
+    {
+        new = [before, MARKS[0], &losses(tables), MARKS[1], after].concat();
+    }
+    new
 }
 
 /// The figures in this row of the tables of rates, by the number of connections.
@@ -361,5 +395,30 @@ impl Plot<'_> {
             legend.draw(&Text::new(name, (36, y - 8), ("sans-serif", 14)))?;
         }
         Ok(area.present()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_show_the_results_and_all_that_colors_loses() {
+        let text = results_text().unwrap();
+        let tables = parse(&text);
+        for path in DOCUMENTS {
+            let document = fs::read_to_string(root().join(path)).unwrap();
+            assert_eq!(updated(&document, &tables), document, "{path}");
+            assert_eq!(document.contains(MARKS[0]), path == "README.md", "{path}");
+        }
+    }
+
+    #[test]
+    fn results_name_no_path_of_a_machine() {
+        for (name, _) in RESULTS {
+            let Ok(text) = fs::read_to_string(results(name)) else { continue };
+            let is_path = |word: &&str| word.starts_with('/') && word.matches('/').count() > 2;
+            assert_eq!(text.split([' ', '`', '\n']).find(is_path), None, "{name}");
+        }
     }
 }

@@ -35,7 +35,7 @@ const READERS: u64 = 64;
 /// Of each server, for requests. Of those of colors, all but one are workers.
 const THREADS: u32 = 3;
 
-const TITLES: &str = "beside              | colors  | server        | p50 ms               | p99 ms               | longest ms | long requests/s";
+const TITLES: &str = "beside              | colors  | server        | p50 ms               | p99 ms               | longest ms | long requests/s    ";
 
 /// What other clients do meanwhile.
 #[derive(Clone, Copy, PartialEq)]
@@ -89,7 +89,7 @@ pub(crate) fn print(args: &Args, programs: &Programs) -> Result<()> {
             }
             for contestant in &contestants {
                 let (name, row) = (contestant.name(), row(&contestant.runs));
-                let shown = ["p50 ms", "p99 ms", "", "long/s"].iter().zip(&row);
+                let shown = ["", "p99 ms", "", "long/s"].iter().zip(&row);
                 let shown = shown.filter(|(title, _)| !title.is_empty());
                 for (title, cell) in shown.filter(|_| !contestant.is_durable) {
                     summary.add(others.name(), &format!("{name}: {title}"), cell.clone());
@@ -153,7 +153,7 @@ pub(crate) fn row(runs: &[Run]) -> [String; 4] {
     let part = |part| runs.iter().map(move |run| percentile(part, run.times.iter().copied()));
     let longest = runs.iter().flat_map(|run| run.times.iter().copied()).fold(0.0, f64::max);
     let others = runs.iter().map(|run| run.others);
-    [spread(part(0.5)), spread(part(0.99)), figure([longest]), figure(others)]
+    [spread(part(0.5)), spread(part(0.99)), figure([longest]), spread(others)]
 }
 
 /// Reads for some seconds, after one to warm up, while others send long requests.

@@ -18,7 +18,7 @@ const CONNECTIONS: u32 = 64;
 
 pub(crate) const SUMMARY_TITLE: &str = "reads at a fixed rate";
 
-const TITLES: &str = "due/s  | colors  | conn. | server       | answered/s | p50 ms              | p99 ms              \
+const TITLES: &str = "due/s  | colors  | conn. | server              | answered/s | p50 ms              | p99 ms              \
     | p99.9 ms            | CPU µs/request | switches/request";
 
 pub(crate) fn print(args: &Args, programs: &Programs) -> Result<()> {

@@ -7,6 +7,7 @@ mod figures;
 mod isolation;
 mod latency;
 mod load;
+mod losses;
 mod rates;
 mod server;
 mod stalled;
@@ -63,7 +64,7 @@ struct Args {
     #[arg(
         long,
         value_name = "NAME,...",
-        default_value = "tiny-http,tiny-http-64,axum,actix,nginx",
+        default_value = "tiny-http,tiny-http-64,oxhttp,axum,axum-bytes,actix,nginx",
         value_delimiter = ','
     )]
     only: Vec<Kind>,
@@ -76,6 +77,8 @@ struct Args {
 enum Part {
     /// Requests per second, how long each takes, and CPU time
     Rates,
+    /// The same, of servers whose `--only` says how many threads they have
+    Threads,
     /// Requests per second, and how long each takes, as wrk(1) measures them
     Wrk,
     /// How many clients that stand still it takes until nobody else is answered
@@ -130,8 +133,7 @@ fn main() -> Result<()> {
         return figures::compare();
     }
     let programs = Programs::build(args.colors.as_deref(), args.before.as_deref())?;
-    let arguments: Vec<_> = env::args().skip(1).collect();
-    print!("`compare {}`\n{}", arguments.join(" "), conditions()?);
+    print!("`compare{}`\n{}", arguments_without_paths(), conditions()?);
     match args.part {
         Part::Latency => latency::print(&args, &programs),
         Part::Writers => writers::print(&args, &programs),
@@ -144,10 +146,21 @@ fn main() -> Result<()> {
     }
 }
 
+/// The arguments. The builds that they name are of this machine alone.
+fn arguments_without_paths() -> String {
+    let mut shown = String::new();
+    let mut is_path = false;
+    for argument in env::args().skip(1) {
+        shown += &format!(" {}", if is_path { "PATH" } else { &argument });
+        is_path = ["--colors", "--before"].contains(&&*argument);
+    }
+    shown
+}
+
 /// What is measured, when and where: a line for each.
 fn conditions() -> Result<String> {
     const SCRIPT: &str = r#"PATH=$PATH:/usr/sbin
-        echo "commit $(git describe --always --exclude='*')$(git diff --quiet HEAD -- ../src ../build.rs ../Cargo.* compare peers Cargo.* || echo ' and changes'), $(date -u +%F)"
+        echo "commit $(git describe --always --exclude='*')$(git diff --quiet HEAD -- ../src ../crates ../build.rs ../Cargo.* compare peers *.py Cargo.* || echo ' and changes'), $(date -u +%F)"
         echo "$(lscpu | sed -n 's/^Model name: *//p'), $(nproc) processors, Linux $(uname -r)"
         for program in 'nginx -v' 'redis-server -v'; do $program 2>&1 | head -n 1; done"#;
     let mut shell = Command::new("sh");

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::Args;
 use crate::load::{Load, Pace, Run};
 use crate::server::{Kind, Programs, Server};
 use crate::table::{Summary, Table, figure, number, spread};
 use crate::workload::{Color, Workload, colors};
+use crate::{Args, Part};
 
-const TITLES: &str = "workload | colors | conn. | server       | requests/s                | p50 ms              | p99 ms              \
+const TITLES: &str = "workload | colors | conn. | server              | requests/s                | p50 ms              | p99 ms              \
     | CPU µs/request | switches/request | RSS MiB | rate × | CPU × ";
 
 /// Few, some, and many for each processor.
@@ -42,8 +42,9 @@ pub(crate) fn print(args: &Args, programs: &Programs) -> Result<()> {
                     let row = row(runs, &contestants[0].runs);
                     table.row(words.map(str::to_owned).into_iter().chain(row));
                     add_to(&mut summary, workload, *kind, runs);
-                    if workload == args.workloads[0] {
-                        let of = |cost: fn(&Run) -> f64| figure(runs.iter().map(cost));
+                    // docs/performance.md plots the rates alone of other numbers of connections
+                    if workload == args.workloads[0] && args.connections.len() == 1 {
+                        let of = |cost: fn(&Run) -> f64| spread(runs.iter().map(cost));
                         let cpu = of(|run| run.usage.cpu_us);
                         costs.push((*kind, cpu, of(|run| run.resident_mib)));
                     }
@@ -54,7 +55,9 @@ pub(crate) fn print(args: &Args, programs: &Programs) -> Result<()> {
                 summary.add(&title, kind.name(), cpu);
                 summary.add("MiB", kind.name(), resident);
             }
-            let title = format!("{connections} connections, {} colors", number(count.into()));
+            let of_threads = if args.part == Part::Threads { "threads, " } else { "" };
+            let colors = number(count.into());
+            let title = format!("{of_threads}{connections} connections, {colors} colors");
             summaries.push((title, summary));
         }
     }
@@ -71,6 +74,9 @@ pub(crate) fn start_all<Run>(
 ) -> Result<Vec<Contestant<Run>>> {
     let start = |kind: Kind| {
         let server = Server::start(kind, programs, colors)?;
+        if kind != Kind::Redis && kind.serves(Workload::Update) {
+            Workload::check_operations(&server).with_context(|| kind.name())?;
+        }
         let length = workload.check(kind, &server, colors).with_context(|| kind.name())?;
         Ok(Contestant { kind, server, length, runs: Vec::new() })
     };
@@ -132,6 +138,5 @@ fn add_to(summary: &mut Summary, workload: Workload, kind: Kind, runs: &[Run]) {
     let of = |figure: fn(&Run) -> f64| runs.iter().map(figure);
     let (name, server) = (workload.name(), kind.name());
     summary.add(&format!("{name}s, 1,000/s"), server, spread(of(|run| run.rate / 1e3)));
-    summary.add(&format!("{name}: p50 ms"), server, spread(of(|run| run.times[0])));
     summary.add(&format!("{name}: p99 ms"), server, spread(of(|run| run.times[1])));
 }

@@ -24,11 +24,21 @@ pub(crate) enum Kind {
     Colors,
     #[value(skip)]
     Before,
+    /// With two workers, however many processors there are.
+    #[value(name = "colors-2")]
+    Colors2,
     TinyHttp,
     #[value(name = "tiny-http-64")]
     TinyHttp64,
+    Oxhttp,
     Axum,
+    /// Keeps the bytes of its list, as colors does.
+    AxumBytes,
+    #[value(name = "axum-1")]
+    Axum1,
     Actix,
+    #[value(name = "actix-1")]
+    Actix1,
     Nginx,
     /// With the same colors as keys, in memory.
     Redis,
@@ -39,10 +49,15 @@ impl Kind {
         match self {
             Self::Colors => "colors",
             Self::Before => "before",
+            Self::Colors2 => "colors, 2 workers",
             Self::TinyHttp => "tiny_http",
             Self::TinyHttp64 => "tiny_http 64",
+            Self::Oxhttp => "oxhttp",
             Self::Axum => "axum",
+            Self::AxumBytes => "axum, bytes",
+            Self::Axum1 => "axum, 1 thread",
             Self::Actix => "actix-web",
+            Self::Actix1 => "actix-web, 1 thread",
             Self::Nginx => "nginx, files",
             Self::Redis => "Redis",
         }
@@ -144,7 +159,11 @@ pub(crate) struct Server {
 impl Server {
     /// Starts a server with this list.
     pub(crate) fn start(kind: Kind, programs: &Programs, colors: &[Color]) -> Result<Self> {
-        let peer = |name| Self::start_peer(programs.peer(name), colors);
+        let peer = |name, variables: &[(&str, &str)]| {
+            let mut command = programs.peer(name);
+            command.envs(variables.iter().copied());
+            Self::start_peer(command, colors)
+        };
         let started = match kind {
             Kind::Colors | Kind::Before => {
                 Self::start_colors(Command::new(programs.program(kind)?), colors, false)
@@ -153,8 +172,17 @@ impl Server {
                 Self::start_plain(programs, colors, thread::available_parallelism()?.get())
             }
             Kind::TinyHttp64 => Self::start_plain(programs, colors, 64),
-            Kind::Axum => peer("peer-axum"),
-            Kind::Actix => peer("peer-actix"),
+            Kind::Colors2 => {
+                let mut command = Command::new(programs.program(kind)?);
+                command.args(["--workers", "2"]);
+                Self::start_colors(command, colors, false)
+            }
+            Kind::Oxhttp => peer("peer-oxhttp", &[]),
+            Kind::Axum => peer("peer-axum", &[]),
+            Kind::AxumBytes => peer("peer-axum", &[("KEEP_BYTES", "1")]),
+            Kind::Axum1 => peer("peer-axum", &[("THREADS", "1")]),
+            Kind::Actix => peer("peer-actix", &[]),
+            Kind::Actix1 => peer("peer-actix", &[("THREADS", "1")]),
             Kind::Nginx => Self::start_nginx(colors),
             Kind::Redis => Self::start_redis(Command::new("redis-server"), false),
         };

@@ -108,6 +108,27 @@ impl Workload {
         Ok(head.len() + content.len())
     }
 
+    /// Has a server create, update, read and delete a color, which leaves the list as it was. Fails
+    /// if a content is not that of the API.
+    pub(crate) fn check_operations(server: &Server) -> Result<()> {
+        let mut client = Client::connect(server.address)?;
+        let with = |value| to_json(&json!({ "name": "new", "value": value }));
+        let steps = [
+            ("POST", "/colors", with("#111111"), "#111111"),
+            ("PUT", "/colors/new", r##"{"value":"#222222"}"##.to_owned(), "#222222"),
+            ("GET", "/colors/new", String::new(), "#222222"),
+            ("DELETE", "/colors/new", String::new(), "#222222"),
+        ];
+        for (method, target, content, value) in steps {
+            let Response(_, content) = client.ask(&Request::new(method, target, content))?;
+            ensure!(content.trim_ascii_end() == with(value).as_bytes(), "{method}: wrong content");
+        }
+        client.send(&Request::new("GET", "/colors/new", ""))?;
+        let status = client.receive_line()?;
+        ensure!(status.starts_with("HTTP/1.1 404 "), "a deleted color is answered with {status}");
+        Ok(())
+    }
+
     fn check_redis(self, server: &Server, colors: &[Color]) -> Result<usize> {
         let mut client = Client::connect(server.address)?;
         for color in colors {

@@ -122,7 +122,6 @@ fn add_to(summary: &mut Summary, clients: &str, server: &str, runs: &[Run]) {
         summary.add(&format!("{clients}{what}"), server, cell);
     };
     add(summary, ", 1,000/s", spread(runs.iter().map(|run| run.rate / 1e3)));
-    add(summary, ": p50 ms", spread(runs.iter().map(|run| run.time(0.5))));
     add(summary, ": p99 ms", spread(runs.iter().map(|run| run.time(0.99))));
 }
 

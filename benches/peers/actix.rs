@@ -80,7 +80,7 @@ async fn main() -> io::Result<()> {
             .service(update)
             .service(remove)
     })
-    .workers(api::threads()?)
+    .workers(lists::threads()?)
     .bind((Ipv4Addr::LOCALHOST, port))?
     .run()
     .await

@@ -1,6 +1,6 @@
 //! What the peers in Rust share: the command line and the JSON. Knows no framework.
 
-use std::{env, fs, io, thread};
+use std::{env, fs, io};
 
 use serde::{Deserialize, Serialize};
 
@@ -18,14 +18,6 @@ pub(crate) struct Envelope<'a> {
 #[derive(Deserialize)]
 pub(crate) struct Update {
     pub(crate) value: Option<String>,
-}
-
-/// As many threads as the variable THREADS says, or one for each processor.
-pub(crate) fn threads() -> io::Result<usize> {
-    match env::var("THREADS") {
-        Ok(threads) => threads.parse().map_err(io::Error::other),
-        Err(_) => Ok(thread::available_parallelism()?.get()),
-    }
 }
 
 /// The two arguments: the port to listen on, and the file of colors to start with.

@@ -1,17 +1,19 @@
 //! The colors API on axum, written the usual way, with the defaults of axum. It has a thread for
-//! each processor, or as many as the variable THREADS says. Does nothing that the API does not ask
-//! for.
+//! each processor, or as many as the variable THREADS says. With the variable KEEP_BYTES, it keeps
+//! the list as it is sent until the next change, as colors does. Does nothing that the API does not
+//! ask for.
 
 mod api;
 mod lists;
 
-use std::io;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
+use std::{env, io};
 
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
@@ -20,7 +22,20 @@ use tokio::net::TcpListener;
 
 use crate::api::{Color, Envelope, Update};
 
-type Colors = State<Arc<Mutex<Vec<Color>>>>;
+struct List {
+    colors: Vec<Color>,
+    keeps_bytes: bool,
+    bytes: Option<Bytes>,
+}
+
+impl List {
+    fn change(&mut self) -> &mut Vec<Color> {
+        self.bytes = None;
+        &mut self.colors
+    }
+}
+
+type Colors = State<Arc<Mutex<List>>>;
 
 fn found(color: Option<Color>) -> Response {
     match color {
@@ -30,23 +45,31 @@ fn found(color: Option<Color>) -> Response {
 }
 
 async fn read_all(State(colors): Colors) -> Response {
+    let List { colors, keeps_bytes, bytes } = &mut *colors.lock().expect("unpoisoned");
     // Serializing under the lock is cheaper than cloning the list first.
-    Json(Envelope { data: &colors.lock().expect("unpoisoned") }).into_response()
+    let list = Envelope { data: colors };
+    if !*keeps_bytes {
+        return Json(list).into_response();
+    }
+    let to_bytes = || serde_json::to_vec(&list).expect("strings always serialize").into();
+    let bytes = bytes.get_or_insert_with(to_bytes).clone();
+    ([(CONTENT_TYPE, "application/json")], bytes).into_response()
 }
 
 async fn replace(State(colors): Colors, content: Bytes) -> Response {
     let Ok(list) = lists::parse(&content) else { return StatusCode::BAD_REQUEST.into_response() };
     let mut colors = colors.lock().expect("unpoisoned");
-    *colors = list;
-    Json(Envelope { data: &colors }).into_response()
+    *colors.change() = list;
+    Json(Envelope { data: &colors.colors }).into_response()
 }
 
 async fn read_one(State(colors): Colors, Path(name): Path<String>) -> Response {
-    found(colors.lock().expect("unpoisoned").iter().find(|color| color.name == name).cloned())
+    let colors = &colors.lock().expect("unpoisoned").colors;
+    found(colors.iter().find(|color| color.name == name).cloned())
 }
 
 async fn create(State(colors): Colors, Json(color): Json<Color>) -> (StatusCode, Json<Color>) {
-    colors.lock().expect("unpoisoned").push(color.clone());
+    colors.lock().expect("unpoisoned").change().push(color.clone());
     (StatusCode::CREATED, Json(color))
 }
 
@@ -56,7 +79,7 @@ async fn update(
     Json(update): Json<Update>,
 ) -> Response {
     let mut colors = colors.lock().expect("unpoisoned");
-    let mut color = colors.iter_mut().find(|color| color.name == name);
+    let mut color = colors.change().iter_mut().find(|color| color.name == name);
     if let (Some(color), Some(value)) = (&mut color, update.value) {
         color.value = value;
     }
@@ -65,21 +88,23 @@ async fn update(
 
 async fn delete(State(colors): Colors, Path(name): Path<String>) -> Response {
     let mut colors = colors.lock().expect("unpoisoned");
+    let colors = colors.change();
     let position = colors.iter().position(|color| color.name == name);
     found(position.map(|position| colors.remove(position)))
 }
 
 fn main() -> io::Result<()> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    runtime.worker_threads(api::threads()?).enable_all().build()?.block_on(serve())
+    runtime.worker_threads(lists::threads()?).enable_all().build()?.block_on(serve())
 }
 
 async fn serve() -> io::Result<()> {
     let (port, colors) = api::arguments()?;
+    let keeps_bytes = env::var_os("KEEP_BYTES").is_some();
     let app = Router::new()
         .route("/colors", get(read_all).post(create).put(replace))
         .route("/colors/{name}", get(read_one).put(update).delete(delete))
         .layer(DefaultBodyLimit::max(lists::BYTES_MAX))
-        .with_state(Arc::new(Mutex::new(colors)));
+        .with_state(Arc::new(Mutex::new(List { colors, keeps_bytes, bytes: None })));
     axum::serve(TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?, app).await
 }
