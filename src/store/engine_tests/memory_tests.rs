@@ -200,3 +200,32 @@ fn changes_that_are_saved_together_fail_together_and_what_changes_nothing_does_n
     store.close(Instant::now() + Duration::from_secs(60)).unwrap();
     writing.join().unwrap();
 }
+
+/// The others are in a commit of their own.
+#[test]
+fn a_commit_that_fails_takes_only_its_own_changes_with_it() {
+    let log = Log::default();
+    let (engine, list) = log.open(&ColorList::from_iter([color("a", "")]));
+    let (store, writer) = Writer::new(engine, list, Box::new(|_| ()));
+    let update = |number: usize| {
+        let value = "x".repeat(BYTES_MAX - 100) + &number.to_string();
+        Change::new(Action::Update(color("a", &value)), Conditions::default())
+    };
+    // Two of them fill a commit.
+    assert_eq!(store.submit((0..5).map(|number| (number, update(number))).collect()), []);
+    log.fail(Some(CommitFailure::Lost));
+    let (sender, delivered) = mpsc::channel();
+    let failing = log.clone();
+    let deliver = move |decided: Vec<(usize, Decided)>| {
+        failing.fail(None);
+        let made = decided.iter().map(|(number, outcome)| (*number, outcome.is_ok()));
+        sender.send(made.collect::<Vec<_>>()).unwrap();
+    };
+    let writing = std::thread::spawn(|| writer.run(deliver));
+    for commit in [vec![(0, false), (1, false)], vec![(2, true), (3, true)], vec![(4, true)]] {
+        assert_eq!(delivered.recv_timeout(Duration::from_secs(60)), Ok(commit));
+    }
+    assert!(store.status().unwrap().now().saved.is_some());
+    store.close(Instant::now() + Duration::from_secs(60)).unwrap();
+    writing.join().unwrap();
+}
