@@ -150,6 +150,9 @@ impl Browser {
             "--disable-background-networking",
             "--disable-component-update",
             "--disable-sync",
+            "--kiosk", // no frame, which costs a tenth of the time
+            // pages of the browser itself, which each window loads beside its own
+            "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup,WebUIOmniboxFullPopup",
             // a mouse, which a headless machine lacks
             "--blink-settings=primaryHoverType=2,availableHoverTypes=2,primaryPointerType=4,availablePointerTypes=4",
             "--ignore-certificate-errors", // that of nginx is its own
