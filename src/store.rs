@@ -14,9 +14,9 @@
 //! | in etcd | the writer | etcd, and other services that commit |
 //!
 //! The writer gives each change back with its outcome. The thread that publishes a new version calls
-//! the [`ChangeListener`]. Neither of these two functions waits for more than a lock. A save or a poll that panics has failed; if that is in a commit, its
-//! changes are in doubt. After any other panic of the writer the process ends, since nothing would
-//! be saved any more.
+//! the [`ChangeListener`]. Neither of these two functions waits for more than a lock. A save or a
+//! poll that panics has failed; if that is in a commit, its changes are in doubt. After any other
+//! panic of the writer the process ends, since nothing would be saved any more.
 //!
 //! # Locks
 //!
