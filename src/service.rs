@@ -113,8 +113,8 @@ pub(crate) enum Decision {
     },
     /// Nothing was done, since it would take long: ask again on [`Thread::LongAnswers`].
     TakesLong,
-    /// The writer has to save this change: [`Store::submit`](crate::store::Store::submit). [`Service::response_to`] makes
-    /// the response from the outcome.
+    /// The writer has to save this change: [`Store::submit`](crate::store::Store::submit).
+    /// [`Service::response_to`] makes the response from the outcome.
     Save(Change),
 }
 
