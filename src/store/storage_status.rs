@@ -87,10 +87,11 @@ impl StorageStatus {
         let result =
             catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(StorageError::panicked()));
         let failure = result.as_ref().err();
+        let is_answered = failure.is_none_or(|failure| failure.scope != Scope::UntilAnswer);
         let before = {
             let mut progress = self.lock();
             progress.begun = None;
-            if failure.is_none() {
+            if is_answered {
                 progress.refusal = None;
             }
             replace(&mut progress.failure, failure.cloned())
@@ -131,5 +132,25 @@ impl StorageStatus {
 
     pub(crate) fn note_saved(&self) {
         self.lock().saved = Some(SystemTime::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_refused_without_a_try_until_the_storage_answers_whatever_that_is() {
+        let error = |scope| StorageError { scope, ..StorageError::panicked() };
+        let away = error(Scope::UntilAnswer);
+        for (found, refuses) in
+            [(Err(away.clone()), true), (Err(error(Scope::Save)), false), (Ok(()), false)]
+        {
+            let status = StorageStatus::new(None);
+            status.note_failed(&away);
+            assert!(status.refusal().is_some());
+            assert_eq!(status.supervise(|| found.clone()), found);
+            assert_eq!(status.refusal().is_some(), refuses, "{found:?}");
+        }
     }
 }
