@@ -40,21 +40,23 @@ const SWITCH: &str = "set -e
     echo ready
     exec sleep infinity";
 
-/// What systemd does with the two units.
+/// What systemd does with the two units. One that fails is started again.
 const SYSTEMCTL: &str = "#!/bin/sh
     set -ea
     file=/var/lib/$2.pid
     if [ \"$1\" != edit ] && [ -e $file ]; then
-        kill \"$(cat $file)\" && tail --pid=\"$(cat $file)\" -f /dev/null
+        kill -- \"-$(cat $file)\"
+        while kill -0 -- \"-$(cat $file)\" 2>/dev/null; do :; done
         rm $file
     fi
     [ \"$1\" = restart ] || exit 0
     case $2 in
-    etcd) user=etcd; ETCD_DATA_DIR=/var/lib/etcd/default ;;
+    etcd) user=etcd; ETCD_DATA_DIR=/var/lib/etcd/default; ETCD_BCRYPT_COST=4 ;;
     colors) user=root; COLORS_ETCD_USER_FILE=/etc/etcd/colors.user ;;
     esac
     . /etc/default/$2
-    setpriv --reuid=$user --regid=$user --clear-groups $2 >>/var/lib/$2.log 2>&1 </dev/null &
+    setsid setpriv --reuid=$user --regid=$user --clear-groups \
+        sh -c 'until \"$0\"; do :; done' $2 >>/var/lib/$2.log 2>&1 </dev/null &
     echo $! >$file";
 
 /// A namespace and all that runs in it, which end when dropped.
