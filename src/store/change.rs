@@ -233,6 +233,8 @@ mod tests {
                 vec![Edit::ReplaceAll(other)]
             )
         );
+        let outcome = Outcome::ReplacedAll { list: list(), before: None };
+        assert_eq!(decide(replace(&list()), None), (outcome, vec![]), "nothing changes");
     }
 
     #[test]

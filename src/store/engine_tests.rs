@@ -389,10 +389,18 @@ fn is_decided(
     again.engine.close().unwrap();
 }
 
-/// An engine that panics once it has committed.
-struct Panicking(Box<dyn Engine>);
+/// When a [`Disturbed`] engine is disturbed.
+#[derive(Clone, Copy, PartialEq)]
+enum Moment {
+    Written,
+    BeforeCommit,
+    AfterCommit,
+}
 
-impl Engine for Panicking {
+/// An engine beside which something happens, with the version that is being saved.
+struct Disturbed<F>(Box<dyn Engine>, F);
+
+impl<F: FnMut(Moment, &ColorList) + Send> Engine for Disturbed<F> {
     fn begin(&mut self, save: &Save) -> Result<Begun, StorageError> {
         self.0.begin(save)
     }
@@ -402,14 +410,15 @@ impl Engine for Panicking {
     }
 
     fn write(&mut self, edits: &[Edit], list: &ColorList) -> Result<Written, StorageError> {
-        self.0.write(edits, list)
+        let written = self.0.write(edits, list);
+        self.1(Moment::Written, list);
+        written
     }
 
     fn commit(&mut self, version: &ColorList) -> Result<Commit, StorageError> {
+        self.1(Moment::BeforeCommit, version);
         let commit = self.0.commit(version);
-        if version.find("panic").is_some() && version.find("after the panic").is_none() {
-            panic!("as a test wants it");
-        }
+        self.1(Moment::AfterCommit, version);
         commit
     }
 
@@ -429,7 +438,14 @@ fn send_each(decided: Vec<(Sender<Decided>, Decided)>) {
 
 fn a_panic_in_a_commit_is_settled(place: &impl TestPlace) {
     let (engine, list) = place.open(&ColorList::default());
-    let (store, writer) = Writer::new(Box::new(Panicking(engine)), list, Box::new(|_| ()));
+    let panics = |moment, version: &ColorList| {
+        let is_first = version.find("after the panic").is_none();
+        if moment == Moment::AfterCommit && version.find("panic").is_some() && is_first {
+            panic!("as a test wants it");
+        }
+    };
+    let engine = Box::new(Disturbed(engine, panics));
+    let (store, writer) = Writer::new(engine, list, Box::new(|_| ()));
     let create = |name: &str| {
         let change = Change::new(Action::Create(color(name, "")), Conditions::default());
         store.submit_and_wait(change, |sender| sender).expect("the writer goes on")

@@ -27,7 +27,7 @@ const LOCKED_TIME: Duration = Duration::from_millis(4200);
 
 /// How long the writer makes changes for one commit. The rest is left for the next commit, so that
 /// the outcomes of the first changes come soon.
-const COMMIT_TIME: Duration = Duration::from_millis(50);
+pub(super) const COMMIT_TIME: Duration = Duration::from_millis(50);
 
 /// What the store sends to the writer.
 pub(crate) enum WriterMessage<S> {

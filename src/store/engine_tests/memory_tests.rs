@@ -4,6 +4,7 @@ use std::mem::take;
 use std::sync::{Mutex, mpsc};
 
 use super::super::engine::Scope;
+use super::super::writer::COMMIT_TIME;
 use super::*;
 
 /// Bytes of JSON that a list may have, and that the edits of a save may have.
@@ -86,7 +87,7 @@ impl Engine for LogEngine {
     }
 
     fn commit(&mut self, version: &ColorList) -> Result<Commit, StorageError> {
-        let edits = take(&mut self.written);
+        let edits = self.written.clone();
         // If this panics, the commit may have been made.
         self.is_fence_due = true;
         let mut log = self.log.0.lock().unwrap();
@@ -107,11 +108,12 @@ impl Engine for LogEngine {
             }
             None => {}
         }
+        self.is_fence_due = false;
         if !log.commit(self.known, version, edits) {
             return Ok(Commit::Conflict);
         }
         self.known = log.entries.len();
-        self.is_fence_due = false;
+        self.written.clear();
         Ok(Commit::Done)
     }
 
@@ -228,4 +230,60 @@ fn a_commit_that_fails_takes_only_its_own_changes_with_it() {
     assert!(store.status().unwrap().now().saved.is_some());
     store.close(Instant::now() + Duration::from_secs(60)).unwrap();
     writing.join().unwrap();
+}
+
+/// What was written for the commit that has lost is not in the next one.
+#[test]
+fn a_change_is_made_once_where_another_commit_came_first() {
+    let log = Log::default();
+    let (engine, list) = log.open(&ColorList::default());
+    let others = log.clone();
+    let mut theirs = Some(append(&list, "theirs", ""));
+    let was = list.clone();
+    let disturb = move |moment, _: &ColorList| {
+        if moment == Moment::BeforeCommit
+            && let Some(edit) = theirs.take()
+        {
+            others.commit_elsewhere(&was, &[edit]);
+        }
+    };
+    let engine = Box::new(Disturbed(engine, disturb));
+    let (store, writer) = Writer::new(engine, list, Box::new(|_| ()));
+    let writing = std::thread::spawn(|| writer.run(send_each));
+    let create = Change::new(Action::Create(color("ours", "")), Conditions::default());
+    let outcome = store.submit_and_wait(create, |sender| sender);
+    assert!(matches!(outcome, Some(Ok(Outcome::Created { .. }))), "{outcome:?}");
+    let names = |list: &ColorList| list.iter().map(|(_, color)| color.name().to_string()).collect();
+    let names: Vec<String> = names(&store.list.version().list);
+    assert_eq!(names, ["theirs", "ours"]);
+    let edits: Vec<_> = log.0.lock().unwrap().entries.iter().map(|(_, it)| it.len()).collect();
+    assert_eq!(edits, [0, 1, 1], "of the start, the others, and the change");
+    store.close(Instant::now() + Duration::from_secs(60)).unwrap();
+    writing.join().unwrap();
+}
+
+/// So the outcomes of the first come soon.
+#[test]
+fn changes_that_take_long_have_a_commit_each() {
+    let log = Log::default();
+    let (engine, list) = log.open(&ColorList::default());
+    let disturb = |moment, _: &ColorList| {
+        let begun = Instant::now();
+        while moment == Moment::Written && begun.elapsed() <= COMMIT_TIME {
+            std::thread::yield_now();
+        }
+    };
+    let engine = Box::new(Disturbed(engine, disturb));
+    let (store, writer) = Writer::new(engine, list, Box::new(|_| ()));
+    let create = |number: usize| {
+        let create = Action::Create(color(&number.to_string(), ""));
+        (number, Change::new(create, Conditions::default()))
+    };
+    assert_eq!(store.submit((0..3).map(create).collect()), []);
+    let (sender, delivered) = mpsc::channel();
+    let deliver = move |decided: Vec<(usize, Decided)>| sender.send(decided.len()).unwrap();
+    let writing = std::thread::spawn(|| writer.run(deliver));
+    store.close(Instant::now() + Duration::from_secs(60)).unwrap();
+    writing.join().unwrap();
+    assert_eq!(delivered.iter().collect::<Vec<_>>(), [1, 1, 1]);
 }
