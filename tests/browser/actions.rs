@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::browser::driver::{Browser, ELEMENT};
-use crate::common::harness::{DEADLINE, within};
+use crate::common::harness::{DEADLINE, eventually, within};
 
 /// Key codes (WebDriver §17.4.2).
 pub(crate) const ALT: &str = "\u{e00a}";
@@ -24,6 +24,11 @@ pub(crate) const F2: &str = "\u{e032}";
 const NTH_TILE: &str =
     "(name, nth) => $$('li').filter(li => li.querySelector('.name').textContent === name)[nth]";
 
+/// A step of a pointer.
+fn move_to(x: &Value, y: &Value) -> Value {
+    json!({"type": "pointerMove", "x": x, "y": y, "duration": 0})
+}
+
 impl Browser {
     /// The text of an element.
     #[track_caller]
@@ -37,12 +42,10 @@ impl Browser {
     /// Waits until an element has this text.
     #[track_caller]
     pub(crate) fn expect_text(&self, selector: &str, text: &str) {
-        let mut last = String::new();
-        let is_there = within(DEADLINE, || {
-            last = self.text(selector).replace(['\u{2068}', '\u{2069}'], "");
-            (last == text).then_some(())
-        });
-        assert!(is_there.is_some(), "{selector} has {last:?}, not {text:?}");
+        let has = r"const [selector, text] = arguments;
+            return $(selector).textContent.replace(/[\u2068\u2069]/g, '') === text";
+        let is_there = within(DEADLINE, || self.look(has, &json!([selector, text])));
+        assert!(is_there.is_some(), "{selector} has {:?}, not {text:?}", self.text(selector));
     }
 
     /// The names in view, in the order of the page.
@@ -55,8 +58,7 @@ impl Browser {
     /// Clicks an element as a person does: once it is seen, and it has to be on top.
     #[track_caller]
     pub(crate) fn click(&self, selector: &str) {
-        self.expect_seen(selector);
-        self.click_on("return $(arguments[0])", &json!([selector]));
+        self.click_on("$(arguments[0])", &json!([selector]));
     }
 
     /// Opens a color.
@@ -69,19 +71,16 @@ impl Browser {
     #[track_caller]
     pub(crate) fn open_nth_color(&self, name: &str, nth: usize) {
         // tiles out of view come a moment after those in view
-        self.until(&format!("return !!({NTH_TILE})({}, {nth})", json!(name)));
-        self.click_on(
-            &format!("const [name, nth] = arguments; return ({NTH_TILE})(name, nth).firstChild"),
-            &json!([name, nth]),
-        );
+        self.click_on(&format!("({NTH_TILE})(...arguments)?.firstChild"), &json!([name, nth]));
         self.until("return $('#opened').open");
     }
 
-    /// Opens a color and the fields in which it is changed.
+    /// Opens the fields in which a color is changed, by key.
     #[track_caller]
     pub(crate) fn edit(&self, name: &str) {
-        self.open_color(name);
-        self.click("#change");
+        self.expect_controls();
+        self.focus(name);
+        self.press(&[F2]);
         self.expect_fields();
     }
 
@@ -127,7 +126,8 @@ impl Browser {
 
     /// Puts the focus on the tile of a name.
     pub(crate) fn focus(&self, name: &str) {
-        self.run_with(&format!("({NTH_TILE})(arguments[0], 0).firstChild.focus()"), &json!([name]));
+        let script = format!("({NTH_TILE})(arguments[0], 0).firstChild.focus()");
+        self.run_with(&script, &json!([name]));
     }
 
     /// Waits until a tile has the focus; a dialog gives it back a moment after it was closed.
@@ -163,7 +163,7 @@ impl Browser {
             [0, 1].map(|axis| place[axis].as_f64().unwrap().round())
         };
         let [[x, y], [end_x, end_y]] = [middle(from), middle(to)];
-        let step = |x: f64, y: f64| json!({"type": "pointerMove", "x": x, "y": y, "duration": 0});
+        let step = |x: f64, y: f64| move_to(&json!(x), &json!(y));
         let (down, up) = (
             json!({"type": "pointerDown", "button": 0}),
             json!({"type": "pointerUp", "button": 0}),
@@ -180,28 +180,41 @@ impl Browser {
     }
 
     #[track_caller]
-    fn click_on(&self, script: &str, arguments: &Value) {
-        let element = self.run_with(script, arguments);
-        let id = element[ELEMENT].as_str().unwrap_or_else(|| panic!("{arguments} is not there"));
-        self.call("POST", &format!("/element/{id}/click"), json!({}));
+    fn click_on(&self, element: &str, arguments: &Value) {
+        let place = format!(
+            "const element = {element};
+            if (!element?.checkVisibility({{visibilityProperty: true}})) return false;
+            element.scrollIntoView({{block: 'nearest', behavior: 'instant'}});
+            const {{x, y, width, height}} = element.getBoundingClientRect();
+            const place = [x + width / 2, y + height / 2].map(Math.round);
+            return element.contains(document.elementFromPoint(...place)) && place"
+        );
+        let place = eventually(&format!("{element} of {arguments} is seen and on top"), || {
+            self.look(&place, arguments)
+        });
+        let down = json!({"type": "pointerDown", "button": 0});
+        let up = json!({"type": "pointerUp", "button": 0});
+        self.act("pointer", &json!([move_to(&place[0], &place[1]), down, up]));
     }
 
-    /// Replaces what a field has by typing.
+    /// Replaces what a field has.
     #[track_caller]
     pub(crate) fn fill(&self, selector: &str, text: &str) {
         self.run_with(
             "const field = $(arguments[0]); field.focus(); field.select()",
             &json!([selector]),
         );
-        self.press(&[DELETE]);
-        self.type_text(text);
+        if text.is_empty() {
+            self.press(&[DELETE]);
+        } else {
+            self.type_text(text);
+        }
     }
 
-    /// Types where the focus is.
+    /// Types where the focus is: all at once, as an input method does. To press keys takes longer.
     #[track_caller]
     pub(crate) fn type_text(&self, text: &str) {
-        let keys: Vec<String> = text.chars().map(String::from).collect();
-        self.press(&keys.iter().map(String::as_str).collect::<Vec<_>>());
+        self.devtools("Input.insertText", json!({"text": text}));
     }
 
     /// Presses keys, one after the other.

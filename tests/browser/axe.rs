@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::browser::actions::{ESCAPE, F2};
 use crate::browser::driver::{Browser, browse};
@@ -26,50 +26,50 @@ fn axe_finds_nothing_serious() {
     let full = Server::start(&[]);
     let seed = r##"[{"name":"red","value":"#ff0000"},{"name":"red","value":"#00ff0080"},{"name":"","value":"no color"}]"##;
     let few = Server::with_seed(seed, &[]);
-    for scheme in ["light", "dark"] {
+    // all of it, and of the other scheme what depends on that
+    for (scheme, rules) in [("light", json!({})), ("dark", json!({"runOnly": ["color-contrast"]}))]
+    {
         browser.prefer("prefers-color-scheme", scheme);
+        let check = |what: &str| check(&browser, &rules, what);
         for server in [&full, &few] {
             browser.open(server);
             browser.expect_controls();
             browser.run("$('li .open').focus()");
             browser.press(&["c"]);
             browser.run(&axe);
-            check(&browser, "the list");
+            check("the list");
         }
         browser.click("#more");
-        check(&browser, "the menu");
+        check("the menu");
         browser.press(&[ESCAPE]);
         browser.click("#showHelp");
-        check(&browser, "help");
+        check("help");
         browser.press(&[ESCAPE]);
         browser.click("#add");
-        check(&browser, "adding");
+        check("adding");
         browser.press(&[ESCAPE]);
         for tile in ["li .open", "li:last-child .open"] {
             browser.click(tile);
-            check(&browser, "a color");
+            check("a color");
             browser.press(&[F2]);
             browser.expect_fields();
-            check(&browser, "changing");
+            check("changing");
             browser.press(&[ESCAPE]);
         }
         browser.give_file(&file);
         browser.until("return $('#incoming').open");
-        check(&browser, "a file");
+        check("a file");
         browser.press(&[ESCAPE]);
         browser.run("$('#asked').textContent = 'Changes need a token'; $('#asking').showModal()");
-        check(&browser, "the token");
+        check("the token");
     }
 }
 
 /// Runs axe, which has to find nothing.
 #[track_caller]
-fn check(browser: &Browser, what: &str) {
-    let findings = browser.await_script(
-        "const done = arguments[0];
-        axe.run().then(({violations}) => done(violations.map(({id, impact, nodes}) => [id, impact, nodes[0].html])), error => done(String(error)))",
-    );
-    assert_eq!(findings, json!([]), "{what}");
+fn check(browser: &Browser, rules: &Value, what: &str) {
+    let run = "return axe.run(arguments[0]).then(({violations}) => violations.map(({id, impact, nodes}) => [id, impact, nodes[0].html]))";
+    assert_eq!(browser.run_with(run, &json!([rules])), json!([]), "{what}");
 }
 
 /// The script of axe-core, from npm.

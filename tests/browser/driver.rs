@@ -296,7 +296,7 @@ impl Browser {
         self.call("POST", "/window", json!({"handle": tab}));
     }
 
-    /// Runs a script in the page.
+    /// Runs a script in the page, and waits for what it promises.
     #[track_caller]
     pub(crate) fn run(&self, script: &str) -> Value {
         self.run_with(script, &json!([]))
@@ -308,42 +308,34 @@ impl Browser {
         assert_eq!(self.run(script), expected.into());
     }
 
-    /// Runs a script with arguments.
+    /// The same with arguments. The script finds an element by `$`, and all that there are by
+    /// `$$`.
     #[track_caller]
     pub(crate) fn run_with(&self, script: &str, arguments: &Value) -> Value {
-        self.execute("sync", script, arguments)
-    }
-
-    /// Runs a script that calls its last argument when it is done.
-    #[track_caller]
-    pub(crate) fn await_script(&self, script: &str) -> Value {
-        self.await_script_with(script, &json!([]))
-    }
-
-    /// The same with arguments before that one.
-    #[track_caller]
-    pub(crate) fn await_script_with(&self, script: &str, arguments: &Value) -> Value {
-        self.execute("async", script, arguments)
-    }
-
-    /// Runs a script that finds an element by `$`, and all that there are by `$$`.
-    #[track_caller]
-    fn execute(&self, how: &str, script: &str, arguments: &Value) -> Value {
         const FIND: &str = "const $ = part => document.querySelector(part);
             const $$ = part => [...document.querySelectorAll(part)];";
         let script = format!("{FIND}{script}");
-        self.call("POST", &format!("/execute/{how}"), json!({"script": script, "args": arguments}))
+        self.call("POST", "/execute/sync", json!({"script": script, "args": arguments}))
     }
 
     /// Waits until a script gives something other than null, false, 0 or the empty string.
     #[track_caller]
     pub(crate) fn until(&self, script: &str) -> Value {
-        eventually(script, || {
-            let value = self.run(script);
-            let is_nothing =
-                matches!(&value, Value::Null | Value::Bool(false)) || value == 0 || value == "";
-            (!is_nothing).then_some(value)
-        })
+        eventually(script, || self.look(script, &json!([])))
+    }
+
+    /// What a script gives within a second, unless it is one of those. The page runs it again by
+    /// itself: that costs much less than to be asked again.
+    #[track_caller]
+    pub(super) fn look(&self, script: &str, arguments: &Value) -> Option<Value> {
+        let repeated = format!(
+            "const look = () => {{ {script} }};
+            const end = Date.now() + 1000;
+            const again = () => look() || (Date.now() < end ? scheduler.postTask(again, {{delay: 10}}) : null);
+            return again()"
+        );
+        let value = self.run_with(&repeated, arguments);
+        (!value.is_null()).then_some(value)
     }
 
     /// Gives the page this many CSS pixels.

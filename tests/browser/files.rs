@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use crate::browser::actions::{CONTROL, ESCAPE};
 use crate::browser::changing::SEED;
 use crate::browser::driver::{Browser, browse};
-use crate::browser::undoing::names_of;
-use crate::common::harness::{SEED as SEED_OF_SERVICE, Scratch, Server, wait_until};
+use crate::browser::undoing::{SEED as PLAIN, names_of};
+use crate::common::harness::{Scratch, Server, wait_until};
 
 /// Files of each form with what is to be read, and colors that are hard to write.
 const SAMPLES: &str = include_str!("samples.json");
@@ -107,16 +107,16 @@ fn files_are_read_by_what_is_in_them() {
     let server = Server::start(&[]);
     browser.open(&server);
     let samples: Value = serde_json::from_str(SAMPLES).unwrap();
-    let read = browser.await_script_with(
-        "const [files, done] = arguments;
+    let read = browser.run_with(
+        "const [files] = arguments;
         const bytesOf = ({text, base64}) => base64 ? Uint8Array.from(atob(base64), byte => byte.charCodeAt()) : new TextEncoder().encode(text);
-        import('/page/files.js').then(({read}) => done(files.map(file => {
+        return import('/page/files.js').then(({read}) => files.map(file => {
             const steps = read(bytesOf(file));
             let step;
             while (!(step = steps.next()).done);
             const {form, colors = [], skipped = [], rough = []} = step.value ?? {};
             return {form, colors: colors.map(({name, value}) => [name, value]), skipped: skipped.map(({name, why}) => `${name}: ${why}`), rough};
-        })), error => done(String(error)))",
+        }))",
         &json!([samples["files"]]),
     );
     for (sample, read) in samples["files"].as_array().unwrap().iter().zip(read.as_array().unwrap())
@@ -156,7 +156,7 @@ fn what_is_saved_comes_in_again_and_what_a_form_cannot_have_is_told() {
             28,
         ),
     ];
-    for seed in [SEED_OF_SERVICE, &samples["hostile"].to_string()] {
+    for seed in [PLAIN, &samples["hostile"].to_string()] {
         let server = browser.show_to_change(Server::with_seed(seed, &[]));
         for (button, file, lost, kept) in forms {
             // Chromium would choose another name
@@ -164,7 +164,7 @@ fn what_is_saved_comes_in_again_and_what_a_form_cannot_have_is_told() {
             browser.click("#more");
             browser.click(button);
             wait_until(file, || fs::metadata(scratch.file(file)).is_ok_and(|file| file.len() > 0));
-            let is_whole = seed == SEED_OF_SERVICE || lost.is_empty();
+            let is_whole = seed == PLAIN || lost.is_empty();
             let saved = fs::read_to_string(scratch.file(file)).unwrap();
             match button {
                 "#saveJson" => assert_eq!(Server::with_seed(&saved, &[]).list(), server.list()),
@@ -209,6 +209,8 @@ fn check_css(browser: &Browser, css: &str) {
 #[test]
 fn a_file_is_added_and_it_is_asked_once_what_becomes_of_other_values() {
     let Some(browser) = browse() else { return };
+    let (scratch, server) = (Scratch::new(), browser.show_to_change(Server::with_seed(SEED, &[])));
+    let before = server.list();
     let more = r##"{"sea":"teal","ink":"#000000","red":"#ff0000","":"tan"}"##;
     for (choice, told, names) in [
         ("keep", "Added 2 colors.", "red #ff0000, ink #191970, red #ee0000, sea teal,  tan"),
@@ -223,11 +225,8 @@ fn a_file_is_added_and_it_is_asked_once_what_becomes_of_other_values() {
             "red #ff0000, ink #191970, red #ee0000, sea teal, ink #000000,  tan",
         ),
     ] {
-        let (scratch, server) = (Scratch::new(), Server::with_seed(SEED, &[]));
-        let before = server.list();
-        browser.open(&server);
-        browser.expect_controls();
         browser.give_file(&scratch.write("more.json", more));
+        // whatever was chosen for the last file
         expect_comparison(&browser, "3 colors become 5");
         browser.expect_text("#clashes", "1 name has another value here");
         let choose = "const field = $('#clash'); field.value = arguments[0]; field.dispatchEvent(new Event('change', {bubbles: true}))";
@@ -243,15 +242,14 @@ fn a_file_is_added_and_it_is_asked_once_what_becomes_of_other_values() {
         browser.press_with(CONTROL, "z");
         browser.expect_text("#told", &format!("Undone: {told}"));
         assert_eq!(server.list(), before);
-        // one file is not the last one; on a narrow screen nothing of it is out of view
-        browser.resize(360, 740);
-        browser.give_file(&scratch.write("more.json", more));
-        expect_comparison(&browser, "3 colors become 5");
-        let excess =
-            "const {scrollWidth, clientWidth} = $('#incoming'); return scrollWidth - clientWidth";
-        browser.expect_value(excess, 0);
-        browser.resize(1440, 900);
     }
+    // on a narrow screen nothing of it is out of view
+    browser.resize(360, 740);
+    browser.give_file(&scratch.file("more.json"));
+    expect_comparison(&browser, "3 colors become 5");
+    let excess =
+        "const {scrollWidth, clientWidth} = $('#incoming'); return scrollWidth - clientWidth";
+    browser.expect_value(excess, 0);
 }
 
 #[test]
@@ -348,16 +346,15 @@ fn hostile_files_take_few_steps() {
     browser.open(&server);
     // blocks that overlap, so that each has the same long name, and texts that are tried at each
     // character, or from each to the end
-    let steps = browser.await_script(
-        "const done = arguments[0];
-        const ase = new DataView(new ArrayBuffer(2 ** 20));
+    let steps = browser.run(
+        "const ase = new DataView(new ArrayBuffer(2 ** 20));
         [0x41534546, 0x10000, 1e5].forEach((number, i) => ase.setUint32(4 * i, number));
         for (let at = 12; at < 2 ** 20 - 8; at += 6) ase.setUint16(at, 1);
         const files = [ase, 'a={'.repeat(4000), '$'.repeat(60000), '$a:('.repeat(15000), '['.repeat(60000), '\"'.repeat(9999), '<a b=\"'.repeat(9999), '\\\\a'.repeat(30000), '--'.repeat(30000), ' '.repeat(60000), '{\"a\":'.repeat(9999)];
-        import('/page/files.js').then(async ({read}) => done(await Promise.all(files.map(async file => {
+        return import('/page/files.js').then(({read}) => Promise.all(files.map(async file => {
             const steps = read(new Uint8Array(await new Blob([file]).arrayBuffer()));
             for (let count = 1; ; count++) if (steps.next().done) return count;
-        }))), error => done(String(error)))",
+        })))",
     );
     for count in steps.as_array().unwrap() {
         assert!(count.as_u64().unwrap() < 200_000, "{steps}");

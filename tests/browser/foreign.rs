@@ -6,14 +6,14 @@ use crate::browser::driver::browse;
 use crate::common::harness::Server;
 
 /// What a page is told of an address by the elements that load one, and by fetch.
-const TELL: &str = "const [address, done] = arguments;
+const TELL: &str = "const [address] = arguments;
     const told = (name, attributes) => new Promise(resolve => {
         const element = Object.assign(document.createElement(name), attributes);
         element.onload = () => resolve('load');
         element.onerror = () => resolve('error');
         document.body.append(element);
     });
-    Promise.all([
+    return Promise.all([
         told('object', {data: address}),
         told('object', {data: address, type: 'text/html'}),
         told('embed', {src: address}),
@@ -25,7 +25,7 @@ const TELL: &str = "const [address, done] = arguments;
         told('link', {rel: 'preload', as: 'script', href: address}),
         fetch(address, {mode: 'no-cors'}).then(answer => answer.type, error => error.name),
         fetch(address).then(answer => answer.status, error => error.name),
-    ]).then(done)";
+    ])";
 
 #[test]
 fn only_a_page_of_an_allowed_origin_can_tell_whether_a_color_exists() {
@@ -43,7 +43,7 @@ fn only_a_page_of_an_allowed_origin_can_tell_whether_a_color_exists() {
         let server = Server::start(arguments);
         let told = ["red", "nosuchcolor"].map(|name| {
             let address = format!("http://{}/colors/{name}", server.address);
-            let mut told = browser.await_script_with(TELL, &json!([address]));
+            let mut told = browser.run_with(TELL, &json!([address]));
             let status = told.as_array_mut().unwrap().pop().unwrap();
             (told, status)
         });
