@@ -531,7 +531,8 @@ mod tests {
             assert_eq!(parse_time(text), Ok(Duration::from_millis(milliseconds)), "{text}");
         }
         for text in ["0", "-1", "NaN", "inf", "86401", "5 s", "s", "99ms", "1d", ""] {
-            assert!(parse_time(text).is_err(), "{text:?}");
+            let fix = "give a time from 100ms to 24h, as in 30, 30s, 500ms or 2m";
+            assert_eq!(parse_time(text), Err(fix), "{text:?}");
         }
     }
 
@@ -560,7 +561,8 @@ mod tests {
             "99999999999999999999",
             "",
         ] {
-            assert!(parse_size(text).is_err(), "{text:?}");
+            let fix = "give a size from 64 bytes to 16 MiB, as in 65536, 64K or 1MiB";
+            assert_eq!(parse_size(text), Err(fix), "{text:?}");
         }
     }
 
@@ -569,7 +571,8 @@ mod tests {
         assert_eq!(parse_mode("0660"), Ok(0o660));
         assert_eq!(parse_mode("7"), Ok(0o7));
         for text in ["1000", "8", "+7", "-1", "rw", ""] {
-            assert!(parse_mode(text).is_err(), "{text:?}");
+            let fix = "give an octal number from 0 to 777, as in 0660";
+            assert_eq!(parse_mode(text), Err(fix), "{text:?}");
         }
     }
 }

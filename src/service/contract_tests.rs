@@ -264,8 +264,14 @@ fn health_is_ok_until_the_end() {
 #[test]
 fn targets_that_name_nothing_say_why() {
     let unknown = r#"{"error":true,"message":"no such resource, the list is at /colors"}"#;
-    check(Method::Get, "/", "", StatusCode(404), unknown);
-    check(Method::Delete, "/colors/red/", "", StatusCode(404), unknown);
+    for method in
+        [Method::Get, Method::Head, Method::Post, Method::Put, Method::Delete, Method::Patch]
+    {
+        assert!(check(method, "/", "", StatusCode(404), unknown).varies_by_accept);
+    }
+    for target in ["//", "/index.html", "/colors/red/"] {
+        assert!(!check(Method::Get, target, "", StatusCode(404), unknown).varies_by_accept);
+    }
     let escape = "{\"error\":true,\"message\":\"the path has a bad percent escape, or one that \
                   does not decode to UTF-8\"}";
     check(Method::Get, "/colors/%ff", "", StatusCode(400), escape);
@@ -305,11 +311,18 @@ fn an_allowed_origin_is_answered_with_cors_fields() {
     let fields = RequestFields {
         origin: Some(origin.to_owned()),
         preflight_method: Some("DELETE".to_owned()),
+        // those of htmx and of Sentry, too, but nothing that is no name of a field
+        preflight_fields: Some("hx-request,sentry-trace , a b,,x(".to_owned()),
         ..RequestFields::default()
     };
-    for (method, status, methods) in [
-        (Method::Options, StatusCode(204), Some("GET, HEAD, PUT, DELETE, OPTIONS")),
-        (Method::Delete, StatusCode(200), None),
+    for (method, status, methods, names) in [
+        (
+            Method::Options,
+            StatusCode(204),
+            Some("GET, HEAD, PUT, DELETE, OPTIONS"),
+            Some("hx-request, sentry-trace"),
+        ),
+        (Method::Delete, StatusCode(200), None, None),
     ] {
         let request = request(method, "/colors/red", fields.clone(), "");
         let allowed_origin = service.common_fields(Some(&request.request())).allowed_origin;
@@ -318,6 +331,16 @@ fn an_allowed_origin_is_answered_with_cors_fields() {
             (response.status, allowed_origin, response.field("Access-Control-Allow-Methods")),
             (status, Some(origin), methods)
         );
+        assert_eq!(response.field("Access-Control-Allow-Headers"), names);
+    }
+    for (origin, names) in [(origin, ""), ("https://foe.example", "hx-request")] {
+        let fields = RequestFields {
+            origin: Some(origin.to_owned()),
+            preflight_fields: Some(names.to_owned()),
+            ..fields.clone()
+        };
+        let told = respond(&service, &request(Method::Options, "/colors/red", fields, ""));
+        assert_eq!(told.field("Access-Control-Allow-Headers"), None, "{origin}");
     }
     let common = service.common_fields(None);
     assert!(common.allowed_origin.is_none() && common.varies_by_origin);

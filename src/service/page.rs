@@ -124,6 +124,18 @@ mod tests {
             let directive = format!("{source} 'sha256-{}';", sha256_in_base64(&text));
             assert!(POLICY.contains(&directive), "the policy has to have: {directive}");
         }
+        assert!(!POLICY.contains("unsafe") && !POLICY.contains('*'), "{POLICY}");
+        let directives: Vec<&str> = POLICY.split("; ").collect();
+        for directive in [
+            "default-src 'none'",
+            "require-trusted-types-for 'script'",
+            "connect-src 'self'",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "frame-ancestors 'none'",
+        ] {
+            assert!(directives.contains(&directive), "{POLICY}");
+        }
     }
 
     #[test]

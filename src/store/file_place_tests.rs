@@ -4,6 +4,7 @@ use std::fs;
 use std::ops::Range;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Instant;
 
 use rusqlite::Connection;
@@ -70,6 +71,20 @@ fn refusal(path: &Path) -> String {
     let opened = open(path, 1).map(drop).expect_err("it cannot be used");
     assert_eq!(checked, opened);
     opened
+}
+
+#[test]
+fn of_several_first_starts_at_once_one_makes_the_file_and_the_others_are_told_of_it() {
+    let directory = Directory::new("several");
+    let file = directory.0.join("colors.db");
+    let started = thread::scope(|scope| {
+        [(); 4].map(|()| scope.spawn(|| open(&file, 1))).map(|start| start.join().unwrap())
+    });
+    let refused: Vec<&String> = started.iter().filter_map(|start| start.as_ref().err()).collect();
+    let locked = "another process has locked the database; stop that process, or name another file \
+                  with --data";
+    assert_eq!(refused, [locked; 3]);
+    assert!(started.iter().flatten().all(|place| place.is_new));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Once, PoisonError};
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::common::client::{Client, Response};
@@ -212,7 +212,7 @@ impl Server {
             .and_then(|text| text.parse().ok());
         let Some(address) = address else { panic!("not listening: {first}") };
         let log = Arc::new(Mutex::new(first));
-        let reader = std::thread::spawn({
+        let reader = thread::spawn({
             let log = Arc::clone(&log);
             move || {
                 let mut line = String::new();
@@ -287,7 +287,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if thread::panicking() {
             figures(&format!(
                 "the log of the service:\n{}",
                 self.log.lock().unwrap_or_else(PoisonError::into_inner)
@@ -328,7 +328,7 @@ pub(crate) fn is_installed(program: &str) -> bool {
 /// When the variable `CI` is set: nothing is skipped there.
 pub(crate) fn skip(reason: &str) {
     assert!(std::env::var_os("CI").is_none(), "cannot be skipped when CI is set: {reason}");
-    let name = std::thread::current().name().unwrap_or_default().to_owned();
+    let name = thread::current().name().unwrap_or_default().to_owned();
     // Nothing depends on the message.
     let _ = writeln!(std::io::stderr(), "skipped {name}: {reason}");
     note("skipped", &format!("{name}: {reason}"));
@@ -349,7 +349,7 @@ struct Timed(String, Instant);
 
 thread_local! {
     static TIMED: Timed =
-        Timed(std::thread::current().name().unwrap_or_default().to_owned(), Instant::now());
+        Timed(thread::current().name().unwrap_or_default().to_owned(), Instant::now());
 }
 
 impl Drop for Timed {
@@ -363,7 +363,7 @@ impl Drop for Timed {
 /// Prints what was measured; `--nocapture` shows it.
 #[expect(clippy::print_stderr, reason = "nobody sees it unless asked for")]
 pub(crate) fn figures(text: &str) {
-    eprintln!("{}: {text}", std::thread::current().name().unwrap_or_default());
+    eprintln!("{}: {text}", thread::current().name().unwrap_or_default());
 }
 
 /// A seed whose list takes so many bytes in JSON: `color-0` to `color-99` and `red` are short,
@@ -400,9 +400,21 @@ pub(crate) fn within<T>(time: Duration, mut probe: impl FnMut() -> Option<T>) ->
             return found;
         }
         // leaves the processor to what is waited for, and to other tests
-        std::thread::park_timeout(pause);
+        thread::park_timeout(pause);
         pause = (2 * pause).min(Duration::from_millis(20));
     }
+}
+
+/// Does this with all of them at the same time: most of it is to wait. The threads have the name of
+/// the test, as that of what is skipped.
+pub(crate) fn at_once<T: Send>(rows: impl IntoIterator<Item = T>, check: impl Fn(T) + Sync) {
+    let name = thread::current().name().unwrap_or_default().to_owned();
+    thread::scope(|scope| {
+        for row in rows {
+            let (thread, check) = (thread::Builder::new().name(name.clone()), &check);
+            thread.spawn_scoped(scope, move || check(row)).expect("the system has threads");
+        }
+    });
 }
 
 /// A directory for one test; removed when dropped.

@@ -1,19 +1,14 @@
 //! What attacks are made of, and the check that follows every one: the service lives, answers, has
 //! its list unchanged, and keeps neither connections nor threads nor memory.
 
-use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::Duration;
 
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::common::client::assert_same_list;
-use crate::common::harness::{SEED, Server, SetOnDrop, figures, wait_until};
+use crate::common::harness::{SEED, Server, figures, wait_until};
 
 /// A whole request that changes nothing.
 pub(crate) const REQUEST: &str = "GET /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -43,11 +38,7 @@ pub(crate) struct Target {
     list: String,
     /// How many threads there were before the attack.
     threads: usize,
-    /// There is no other attack at the time: some tests take most descriptors of this process.
-    alone: Option<MutexGuard<'static, ()>>,
 }
-
-static ATTACKS: Mutex<()> = Mutex::new(());
 
 impl Target {
     /// A service with its own seed, ready to be attacked.
@@ -57,11 +48,10 @@ impl Target {
 
     /// The same, of a service that `start` starts.
     pub(crate) fn of(start: impl FnOnce() -> Server) -> Self {
-        let alone = Some(ATTACKS.lock().unwrap_or_else(PoisonError::into_inner));
         let server = start();
         let list = server.list();
         let threads = server.proc_status("Threads");
-        Self { server, list, threads, alone }
+        Self { server, list, threads }
     }
 
     /// Waits until the service has closed all connections by itself: call it while the attackers
@@ -81,14 +71,12 @@ impl Target {
     /// Checks that the service is as it was before; the attack's connections must have been closed,
     /// or be about to be.
     #[track_caller]
-    pub(crate) fn check_recovery(mut self) {
+    pub(crate) fn check_recovery(self) {
         let (peak, threads) =
             (self.server.proc_status("VmHWM") / 1024, self.server.proc_status("Threads"));
         figures(&format!("peak {peak} MiB, {threads} threads at the end"));
         assert_same_list(&self.server.list(), &self.list);
         self.wait_until_all_are_closed();
-        // all that is left is to wait
-        self.alone = None;
         self.wait_for_few_threads();
         wait_until("memory is freed", || self.server.proc_status("VmRSS") <= RESIDENT_AT_REST);
         let log = self.server.log();
@@ -126,39 +114,12 @@ pub(crate) fn narrow(address: SocketAddr) -> TcpStream {
 
 /// So many connections, or fewer if this process may not have the descriptors; raises its limit as
 /// far as it goes.
-pub(crate) fn affordable(count: usize) -> usize {
+fn affordable(count: usize) -> usize {
     let hard = getrlimit(Resource::Nofile).maximum;
     let _ = setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard });
     let descriptors = getrlimit(Resource::Nofile)
         .current
         .map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
-    // half of them are for the tests that run beside this one
-    count.min(descriptors / 2)
-}
-
-/// Does this while connections send a byte each at every beat; one that is closed is replaced. All
-/// have begun a request before.
-pub(crate) fn beside_drips(address: SocketAddr, count: usize, act: impl FnOnce()) {
-    let connect = || {
-        let mut stream = TcpStream::connect(address).expect("the service listens");
-        stream.write_all(FIELDS.as_bytes()).expect("a new connection has room");
-        stream.set_nonblocking(true).expect("sockets can be set not to block");
-        stream
-    };
-    let mut streams: Vec<TcpStream> = (0..affordable(count)).map(|_| connect()).collect();
-    let is_over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let _end = SetOnDrop(&is_over);
-        scope.spawn(|| {
-            while !is_over.load(Relaxed) {
-                thread::park_timeout(Duration::from_millis(300));
-                for stream in &mut streams {
-                    if stream.write(b"x").is_err() {
-                        *stream = connect();
-                    }
-                }
-            }
-        });
-        act();
-    });
+    // two attacks take many; half of them are for all other tests that run beside
+    count.min(descriptors / 4)
 }

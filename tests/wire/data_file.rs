@@ -1,6 +1,6 @@
 //! What stops even root from using FILE, what stops others, and names that are easily mistaken.
-//! `--dump` and `--check` open FILE as a start does, beside a service as well, and change nothing.
-//! What else FILE may be is in the unit tests.
+//! `--dump` and `--check` open FILE as a start does, beside a service as well. That they change
+//! nothing is in `power_cut`; what else FILE may be, in the unit tests.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -11,8 +11,7 @@ use std::process::Command;
 use rustix::process::{Signal, geteuid};
 
 use crate::common::harness::{Scratch, Server, colors, own_environment, run, skip, stored};
-
-const A: &str = r#"{"name":"a","value":"1"}"#;
+use crate::wire::durable::A;
 
 /// Runs the program in a directory, with a seed that can be read.
 fn run_in(directory: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
@@ -207,37 +206,4 @@ fn names_that_a_uri_would_take_apart_are_names() {
         assert_eq!(run_in(&scratch.0, &["--check", "--data", name]).0, Some(0), "{name}");
     }
     assert_eq!(scratch.names().len(), 6);
-}
-
-/// The names of the files in a directory but FILE-shm, which harms nobody where it stays.
-fn names(scratch: &Scratch) -> Vec<String> {
-    scratch.names().into_iter().filter(|name| !name.ends_with("-shm")).collect()
-}
-
-/// The contents of FILE and FILE-wal, and the names beside them.
-fn files(scratch: &Scratch) -> (Vec<String>, [Vec<u8>; 2]) {
-    let read = |name: &str| fs::read(scratch.0.join(name)).unwrap();
-    (names(scratch), ["colors.db", "colors.db-wal"].map(read))
-}
-
-#[test]
-fn a_dump_and_a_check_beside_a_service_or_after_a_kill_change_nothing() {
-    let (scratch, file, server) = Server::kept("[]");
-    server.ask("POST", "/colors", A).expect_status(201);
-    let list = server.list();
-    let check = || {
-        let before = files(&scratch);
-        assert_eq!(stored(&file), list);
-        let (code, printed, log) = run(&mut colors(&["--check", "--data", &file]));
-        let expected = format!("the options are fine: 1 color kept in {file}\n");
-        assert_eq!((code, printed, log), (Some(0), expected, String::new()));
-        assert!(files(&scratch) == before);
-    };
-    check();
-    server.ask("PUT", "/colors/a", r#"{"value":"1"}"#).expect_status(200);
-    server.signal(Signal::KILL);
-    server.wait();
-    check();
-    fs::remove_file(format!("{file}-shm")).unwrap();
-    check();
 }

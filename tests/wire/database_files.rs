@@ -11,17 +11,11 @@ use std::process::Command;
 use rustix::process::{Signal, geteuid};
 
 use crate::common::harness::{
-    Scratch, Server, colors, is_installed, run, signal_child, skip, stored, wait_until,
+    Scratch, Server, at_once, colors, is_installed, run, signal_child, skip, stored, wait_until,
 };
-use crate::wire::durable::{health, not_saved};
-
-const A: &str = r#"{"name":"a","value":"1"}"#;
+use crate::wire::durable::{A, LIST, health, not_saved};
 
 const FULL: &str = "the disk is full; make room on it";
-
-fn envelope(colors: &str) -> String {
-    format!(r#"{{"data":[{colors}]}}"#)
-}
 
 /// A file system with blocks of 1 KiB, as mkfs makes them on small disks.
 struct SmallDisk {
@@ -184,16 +178,16 @@ fn a_link_beside_the_file_is_not_followed() {
         }
         fs::remove_file(&link).unwrap();
     }
-    assert_eq!(stored(&file), envelope(A));
+    assert_eq!(stored(&file), LIST);
 }
 
 #[test]
 fn a_file_that_is_cut_acknowledges_nothing_until_it_is_whole_again() {
     // of several pages, so that not all that is cut is in FILE-wal as well
     let long = format!(r#"{{"name":"long","value":"{}"}}"#, "x".repeat(20_000));
-    for (suffix, length) in
-        [("", 0), ("", 1), ("", 4096), ("-wal", 0), ("-wal", 4096), ("-shm", 0), ("-shm", 20_000)]
-    {
+    let cuts =
+        [("", 0), ("", 1), ("", 4096), ("-wal", 0), ("-wal", 4096), ("-shm", 0), ("-shm", 20_000)];
+    at_once(cuts, |(suffix, length)| {
         let (_scratch, file, server) = Server::kept(&format!("[{A},{long}]"));
         server.ask("PUT", "/colors/a", r#"{"value":"2"}"#).expect_status(200);
         let list = server.list();
@@ -217,7 +211,7 @@ fn a_file_that_is_cut_acknowledges_nothing_until_it_is_whole_again() {
         fs::write(&cut, whole).unwrap();
         assert_eq!(stored(&file), list, "{cut} {length}");
         assert_eq!(Server::start(&["--data", &file]).list(), list, "{cut} {length}");
-    }
+    });
 }
 
 #[test]
@@ -238,5 +232,5 @@ fn a_database_that_sqlite3_has_restored_is_used_once_it_is_marked_as_the_message
     assert_eq!(error, format!("cannot use {new}: {expected} {command}"));
     assert_eq!(shell(&command), (Some(0), String::new(), String::new()));
     let server = Server::start(&["--data", &new]);
-    assert_eq!((server.list(), server.ask("POST", "/colors", A).status), (envelope(A), 201));
+    assert_eq!((&*server.list(), server.ask("POST", "/colors", A).status), (LIST, 201));
 }

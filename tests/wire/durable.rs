@@ -6,14 +6,16 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::process::{Command, Stdio};
-use std::thread;
 
 use rustix::process::{Signal, geteuid};
 
-use crate::common::harness::{Scratch, Server, colors, run, stored, wait_until};
+use crate::common::harness::{Scratch, Server, at_once, colors, run, stored, wait_until};
 use crate::common::process::colors_below_strace;
 
 pub(super) const A: &str = r#"{"name":"a","value":"1"}"#;
+
+/// The list of it.
+pub(super) const LIST: &str = r#"{"data":[{"name":"a","value":"1"}]}"#;
 
 /// Makes a database of this list.
 pub(super) fn make(file: &str, seed: &str) {
@@ -75,7 +77,7 @@ fn a_link_stays_and_the_mode_is_kept() {
 /// Moves a file away, puts something else in its place, and expects changes to be refused until it
 /// is back.
 #[track_caller]
-fn check_removal(name: &str, replacement: Option<&str>) {
+fn check_removal((name, replacement): (&str, Option<&str>)) {
     let (scratch, file, server) = Server::kept(&format!("[{A}]"));
     server.ask("PUT", "/colors/a", r#"{"value":"2"}"#).expect_status(200);
     let list = server.list();
@@ -107,13 +109,9 @@ fn check_removal(name: &str, replacement: Option<&str>) {
 
 #[test]
 fn a_file_that_is_removed_or_replaced_is_not_written() {
-    // at the same time, since each waits until the service tries again
-    thread::scope(|scope| {
-        for name in ["colors.db", "colors.db-wal", "colors.db-shm"] {
-            scope.spawn(|| check_removal(name, None));
-            scope.spawn(|| check_removal(name, Some("somebody else's")));
-        }
-    });
+    let names = ["colors.db", "colors.db-wal", "colors.db-shm"];
+    let rows = names.map(|name| [(name, None), (name, Some("somebody else's"))]);
+    at_once(rows.concat(), check_removal);
 }
 
 #[test]
@@ -147,8 +145,6 @@ fn a_link_that_is_made_to_lead_elsewhere_is_noticed_before_the_next_acknowledgme
     assert_eq!(stored(&scratch.file("colors.db")), list);
 }
 
-const LIST: &str = r#"{"data":[{"name":"a","value":"1"}]}"#;
-
 /// The first line of a program that is killed then, if it has not ended.
 fn first_line(command: &mut Command) -> String {
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
@@ -159,32 +155,28 @@ fn first_line(command: &mut Command) -> String {
     first
 }
 
-/// The options of a first start.
+/// The options of a first start, and a directory for FILE alone.
 struct FirstStart {
     scratch: Scratch,
+    data: Scratch,
     file: String,
     seed: String,
 }
 
 impl FirstStart {
     fn new() -> Self {
-        let scratch = Scratch::new();
-        fs::create_dir(scratch.0.join("data")).unwrap();
-        let (file, seed) = (scratch.file("data/colors.db"), scratch.write("seed", LIST));
-        Self { scratch, file, seed }
+        let (scratch, data) = (Scratch::new(), Scratch::new());
+        let (file, seed) = (data.file("colors.db"), scratch.write("seed", LIST));
+        Self { scratch, data, file, seed }
     }
 
     fn arguments(&self) -> [&str; 6] {
         ["--listen", "127.0.0.1:0", "--seed", &self.seed, "--data", &self.file]
     }
 
-    /// What is in the directory of FILE.
-    fn names(&self) -> Vec<String> {
-        let names = fs::read_dir(self.scratch.0.join("data")).unwrap();
-        let mut names: Vec<_> =
-            names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
-        names
+    /// Where a file is in the directory, or that itself.
+    fn path(&self, name: &str) -> String {
+        self.data.file(name).trim_end_matches('/').to_owned()
     }
 
     /// Starts it as it should be, and checks that FILE is then all that is there.
@@ -193,20 +185,22 @@ impl FirstStart {
         let server = Server::start(&self.arguments());
         assert_eq!(server.list(), LIST, "{what}");
         server.stop();
-        assert_eq!((self.names(), stored(&self.file)), (vec!["colors.db".into()], LIST.into()));
+        assert_eq!(
+            (self.data.names(), stored(&self.file)),
+            (vec!["colors.db".into()], LIST.into())
+        );
     }
 }
 
 #[test]
 fn whatever_call_fails_the_next_start_works() {
-    for call in
-        ["openat", "pwrite64,ftruncate", "fsync,fdatasync", "renameat2,rename", "unlink,unlinkat"]
-    {
+    let calls =
+        ["openat", "pwrite64,ftruncate", "fsync,fdatasync", "renameat2,rename", "unlink,unlinkat"];
+    at_once(calls, |call| {
         for number in 1..=4 {
             let start = FirstStart::new();
             let inject = format!("inject={call}:error=EIO:when={number}+");
-            let directory = start.scratch.file("data");
-            let paths = ["", "/colors.db", "/.colors-new"].map(|name| format!("{directory}{name}"));
+            let paths = ["", "colors.db", ".colors-new"].map(|name| start.path(name));
             let mut options = vec!["-o", "/dev/null", "-e", &inject];
             paths.iter().for_each(|path| options.extend(["-P", path]));
             let Some(mut command) = colors_below_strace(&options, &start.arguments()) else {
@@ -214,18 +208,18 @@ fn whatever_call_fails_the_next_start_works() {
             };
             let first = first_line(&mut command);
             if first.contains("[ERROR]") {
-                let is_clean = !start.names().contains(&".colors-new".to_owned());
+                let is_clean = !start.data.names().contains(&".colors-new".to_owned());
                 assert!(is_clean || call.starts_with("unlink"), "{inject}: {first}");
             }
             start.check_next(&format!("{inject}: {first}"));
         }
-    }
+    });
 }
 
 #[test]
 fn where_files_cannot_be_locked_synced_mapped_or_grow_is_no_place_for_a_list() {
-    let shm = ["data/colors.db-shm", "data/.colors-new-shm"];
-    let directory = ["data"];
+    let shm = ["colors.db-shm", ".colors-new-shm"];
+    let directory = [""];
     for (is_there, paths, inject, reason) in [
         (
             false,
@@ -248,7 +242,7 @@ fn where_files_cannot_be_locked_synced_mapped_or_grow_is_no_place_for_a_list() {
         ),
         (
             true,
-            &["data/colors.db"],
+            &["colors.db"],
             "flock:error=ENOLCK",
             "cannot lock FILE: No locks available (os error 37); name another file",
         ),
@@ -258,19 +252,19 @@ fn where_files_cannot_be_locked_synced_mapped_or_grow_is_no_place_for_a_list() {
             if is_there {
                 start.check_next("as it should be");
             }
-            let before = start.names();
+            let before = start.data.names();
             let inject = format!("inject={inject}");
-            let paths: Vec<_> = paths.iter().map(|name| start.scratch.file(name)).collect();
+            let paths: Vec<_> = paths.iter().map(|name| start.path(name)).collect();
             let mut options = vec!["-o", "/dev/null", "-e", &inject];
             paths.iter().for_each(|path| options.extend(["-P", path]));
             let arguments = [&start.arguments()[..], check].concat();
             let Some(mut command) = colors_below_strace(&options, &arguments) else { return };
             let first = first_line(&mut command);
-            let place = reason.replace("DIR", &start.scratch.file("data"));
+            let place = reason.replace("DIR", &start.path(""));
             let reason = place.replace("FILE", &start.file);
             let expected = format!("cannot use {}: {reason}", start.file);
             assert!(first.contains(&expected), "{inject} {check:?}: {first}");
-            assert_eq!(start.names(), before, "{inject} {check:?}");
+            assert_eq!(start.data.names(), before, "{inject} {check:?}");
             start.check_next(&inject);
         }
     }
@@ -285,39 +279,6 @@ fn without_a_rename_that_replaces_nothing_a_link_does_the_same() {
     assert!(first.contains("which was made now from"), "{first}");
     assert_eq!(fs::metadata(&start.file).unwrap().nlink(), 1);
     start.check_next(&first);
-}
-
-#[test]
-fn of_several_at_once_one_makes_the_file_and_the_others_are_told_of_it() {
-    let start = FirstStart::new();
-    let started = thread::scope(|scope| {
-        [(); 4].map(|()| scope.spawn(|| run_until_listening(&start))).map(|one| one.join().unwrap())
-    });
-    let (listening, refused): (Vec<_>, Vec<_>) =
-        started.into_iter().partition(|(line, _)| line.contains("which was made now from"));
-    assert_eq!((listening.len(), refused.len()), (1, 3));
-    for (line, _) in &refused {
-        assert!(
-            line.contains("another process has locked the database; stop that process"),
-            "{line}"
-        );
-    }
-    let (_, mut child) = listening.into_iter().next().unwrap();
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert_eq!(stored(&start.file), LIST);
-}
-
-/// Starts the service; gives its first line that is no warning, and the process.
-fn run_until_listening(start: &FirstStart) -> (String, std::process::Child) {
-    let mut child = colors(&start.arguments()).stderr(Stdio::piped()).spawn().unwrap();
-    let lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    let is_last = |line: &String| line.contains("listening") || line.contains("[ERROR]");
-    let line = lines.map(Result::unwrap).find(is_last).unwrap();
-    if line.contains("[ERROR]") {
-        child.wait().unwrap();
-    }
-    (line, child)
 }
 
 /// What it has may be nowhere else.
@@ -372,7 +333,7 @@ fn an_empty_file_keeps_its_owner_and_mode() {
 fn a_new_file_that_was_left_is_removed_and_a_link_in_its_place_is_not_followed() {
     for name in ["colors.db-shm", ".colors-new"] {
         let start = FirstStart::new();
-        let path = start.scratch.0.join("data").join(name);
+        let path = start.data.0.join(name);
         fs::write(&path, "half").unwrap();
         start.check_next("a file");
         fs::remove_file(&start.file).unwrap();

@@ -75,29 +75,6 @@ fn a_change_is_told_to_who_waits_at_another_service() {
 }
 
 #[test]
-fn what_another_service_has_just_changed_decides() {
-    let Some(etcd) = Etcd::start(1) else { return };
-    let url = etcd.url("colors");
-    let servers = [Server::with_data(SEED, &url, &[]), Server::with_data("[]", &url, &[])];
-    // Each request is at the service that has not made the change before.
-    let tag = servers[1].ask("GET", "/colors/red", "").field("etag").unwrap().to_owned();
-    let fields = format!("If-Match: {tag}\r\n");
-    for round in 0..10 {
-        let (one, other) = (&servers[round % 2], &servers[1 - round % 2]);
-        let color = format!("/colors/{round}");
-        one.ask_with("PUT", &color, "If-None-Match: *\r\n", r#"{"value":"1"}"#).expect_status(201);
-        other
-            .ask_with("PUT", &color, "If-None-Match: *\r\n", r#"{"value":"2"}"#)
-            .expect_status(412);
-        other.ask("PUT", &color, r#"{"value":"1"}"#).expect_status(200);
-        one.ask("DELETE", &color, "").expect_status(200);
-        other.ask("DELETE", &color, "").expect_status(404);
-        one.ask("PUT", "/colors/red", &format!(r#"{{"value":"{round}"}}"#)).expect_status(200);
-        other.ask_with("PUT", "/colors/red", &fields, r#"{"value":"0"}"#).expect_status(412);
-    }
-}
-
-#[test]
 fn a_key_may_be_that_of_the_log_of_another_list() {
     let Some(etcd) = Etcd::start(1) else { return };
     let one = Server::with_data(SEED, &etcd.url("colors"), &[]);

@@ -7,45 +7,29 @@ use rusqlite::Connection;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::client::request;
-use crate::common::harness::{Scratch, Server, eventually, stored, wait_until};
+use crate::common::harness::{Scratch, Server, at_once, eventually, stored, wait_until};
 use crate::common::process::on_log_of;
 use crate::wire::durable::{A, health, list_after_kill, not_saved};
 
+/// Where the disk works again, see `power_cut`.
 #[test]
 fn a_change_whose_sync_fails_is_not_there_after_a_crash() {
-    for is_lasting in [false, true] {
-        let scratch = Scratch::new();
-        let file = scratch.file("colors.db");
-        let list = format!(r#"{{"data":[{A}]}}"#);
-        let server = Server::with_data("[]", &file, &[]);
-        server.ask("POST", "/colors", A).expect_status(201);
-        let failure = if is_lasting { "error=EIO" } else { "error=EIO:when=1" };
-        if !server.strace(&on_log_of(&file, "fdatasync", failure)) {
-            return;
-        }
-        let mut cause = "the disk reported an error".to_owned();
-        let mut logged = format!("[ERROR] changes cannot be saved: {cause}");
-        if is_lasting {
-            cause += ", and the change may be in the list";
-            logged +=
-                ", and another when the change was taken back: it may be in the list after a crash";
-        } else {
-            logged += " on sync";
-        }
-        server.ask("DELETE", "/colors/a", "").expect_message(500, &not_saved(&cause));
-        logged += "\n";
-        server.log_when("it is logged", |log| log.contains(&logged));
-        assert_eq!(server.list(), list);
-        if !is_lasting {
-            wait_until("it recovers by itself", || health(&server).0 == 200);
-            server.ask("POST", "/colors", r#"{"name":"b","value":"2"}"#).expect_status(201);
-            let expected = format!(r#"{{"data":[{A},{{"name":"b","value":"2"}}]}}"#);
-            assert_eq!(list_after_kill(server, &file), expected);
-        } else {
-            assert_eq!(health(&server).0, 503);
-            assert_eq!(list_after_kill(server, &file), list);
-        }
+    let (_scratch, file, server) = Server::kept("[]");
+    server.ask("POST", "/colors", A).expect_status(201);
+    if !server.strace(&on_log_of(&file, "fdatasync", "error=EIO")) {
+        return;
     }
+    let cause = "the disk reported an error";
+    let message = not_saved(&format!("{cause}, and the change may be in the list"));
+    server.ask("DELETE", "/colors/a", "").expect_message(500, &message);
+    let logged = format!(
+        "[ERROR] changes cannot be saved: {cause}, and another when the change was taken back: it \
+         may be in the list after a crash\n"
+    );
+    server.log_when("it is logged", |log| log.contains(&logged));
+    let list = format!(r#"{{"data":[{A}]}}"#);
+    assert_eq!((server.list(), health(&server).0), (list.clone(), 503));
+    assert_eq!(list_after_kill(server, &file), list);
 }
 
 /// SQLite syncs FILE-wal, and then maps one more block of FILE-shm, which fails.
@@ -53,7 +37,7 @@ fn a_change_whose_sync_fails_is_not_there_after_a_crash() {
 fn a_change_that_is_refused_after_its_sync_is_erased_or_may_be_there() {
     /// How many frames the first block of FILE-shm has room for.
     const FRAMES: u64 = 4062;
-    for is_erased in [false, true] {
+    at_once([false, true], |is_erased| {
         let (_scratch, file, server) = Server::kept("[]");
         server.ask("POST", "/colors", A).expect_status(201);
         let log = format!("{file}-wal");
@@ -94,7 +78,7 @@ fn a_change_that_is_refused_after_its_sync_is_erased_or_may_be_there() {
         drop(reader);
         let list = list_after_kill(server, &file);
         assert_eq!(list.contains(r#"{"name":"a","value":"1000"}"#), !is_erased);
-    }
+    });
 }
 
 #[test]

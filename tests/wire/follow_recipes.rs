@@ -1,20 +1,20 @@
 //! The programs of the documents that follow a color, each as it stands there: they live on while
 //! the service is away, and show what is new once. Lamps are what stands for the devices.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::common::client::read_head;
-use crate::common::harness::{Scratch, Server, colors, eventually, is_installed, run, wait_until};
-use crate::wire::recipes::{DEFLATE, apache, block};
+use crate::common::harness::{
+    Scratch, Server, at_once, colors, eventually, is_installed, run, wait_until,
+};
+use crate::wire::recipes::block;
 use crate::wire::systemd::check_unit;
 use crate::wire::waiting::waiting;
 
@@ -106,21 +106,6 @@ fn follower(language: &str, address: &str) -> Option<Follower> {
 /// What follows a color, each by the name of its language or shell.
 const LANGUAGES: [&str; 4] = ["python", "js", "sh", "busybox"];
 
-/// Checks each of them at the same time, since they pause.
-fn check_each(check: fn(&str)) {
-    thread::scope(|scope| {
-        let checks = LANGUAGES.map(|language| {
-            // what is skipped is named by its thread
-            let name = thread::current().name().unwrap().to_owned();
-            let thread = thread::Builder::new().name(name);
-            (language, thread.spawn_scoped(scope, move || check(language)).unwrap())
-        });
-        for (language, check) in checks {
-            assert!(check.join().is_ok(), "{language}");
-        }
-    });
-}
-
 /// Starts the service on this address with the list of this file.
 fn serve(address: &str, file: &str) -> Server {
     Server::spawn(colors(&["--listen", address, "--data", file]))
@@ -128,7 +113,7 @@ fn serve(address: &str, file: &str) -> Server {
 
 #[test]
 fn a_program_that_follows_a_color_outlives_the_service_and_the_color() {
-    check_each(|language| {
+    at_once(LANGUAGES, |language| {
         let scratch = Scratch::new();
         let file = scratch.file("colors.db");
         // an address of this test process alone, so that nobody takes the port meanwhile
@@ -170,7 +155,7 @@ fn answer(listener: &TcpListener, answers: &[String]) -> Vec<String> {
 
 #[test]
 fn a_program_that_follows_a_color_shows_whole_answers_and_pauses_after_others() {
-    check_each(|language| {
+    at_once(LANGUAGES, |language| {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -211,39 +196,6 @@ fn a_program_that_follows_a_color_shows_whole_answers_and_pauses_after_others() 
         // 1 s and 2 s, twice, and three times 1 s
         assert!(begun.elapsed() >= Duration::from_secs(9), "{:?}", begun.elapsed());
     });
-}
-
-#[test]
-fn a_program_that_follows_a_color_waits_behind_apache_that_compresses() {
-    let Some(front) = apache(8089, DEFLATE) else { return };
-    // compressed for Node's fetch, which asks for that; what is short is not
-    let put = |value: &str| {
-        let color = format!(r#"{{"value":"{value}"}}"#);
-        front.server.ask("PUT", "/colors/red", &color).expect_status(200);
-    };
-    let long = "x".repeat(2000);
-    put(&long);
-    let Some(follower) = follower("js", &front.address) else { return };
-    follower.wait_for(&[&long]);
-    wait_until("it waits", || waiting(&front.server) == 1);
-    put("changed");
-    follower.wait_for(&[&long, "changed"]);
-}
-
-#[test]
-fn the_script_that_follows_runs_a_command_that_failed_again() {
-    let scratch = Scratch::new();
-    let server = Server::start(&[]);
-    let mut command = Command::new("sh");
-    command.args([SCRIPT, &format!("http://{}/colors/red", server.address), "red.json"]);
-    command.args(["sh", "-c", "cat red.json; [ -e tried ] || { >tried; exit 1; }"]);
-    let follower = Follower::start(command, scratch);
-    follower.wait_for(&["#ff0000", "#ff0000"]);
-    wait_until("it waits", || waiting(&server) == 1);
-    // no further file, which a full disk would keep it from writing
-    let files = fs::read_dir(&follower.scratch.0).unwrap().map(|file| file.unwrap().file_name());
-    let expected = ["printed", "red.json", "tried"].map(Into::into);
-    assert_eq!(files.collect::<BTreeSet<_>>(), expected.into());
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, Socket, Type};
 
 use crate::common::client::read_head;
-use crate::common::harness::{Scratch, Server, colors, run, wait_until, within};
+use crate::common::harness::{Scratch, Server, at_once, colors, run, wait_until, within};
 use crate::wire::durable::health;
 
 const LIST: &str = r#"{"data":[{"name":"a","value":"1"}]}"#;
@@ -148,7 +148,7 @@ fn failures_that_differ_or_alternate_fill_no_log() {
     let bad = |number: usize| format!("{}{{", " ".repeat(number));
     let other = |number: usize| format!(r#"[{{"name":"a","value":"{number}"}}]"#);
     // how many failures are logged, and which answers are good
-    for (lines, good_every) in [(1, usize::MAX), (5, 2)] {
+    at_once([(1, usize::MAX), (5, 2)], |(lines, good_every)| {
         let asked = AtomicUsize::new(0);
         let (address, requests) = listen(move |stream| {
             let number = asked.fetch_add(1, Relaxed);
@@ -166,28 +166,31 @@ fn failures_that_differ_or_alternate_fill_no_log() {
         let logged = log.matches("[WARN] cannot follow ").count();
         assert!((lines..=most).contains(&logged), "{log}");
         assert!(log.matches(" is followed again").count() <= most, "{log}");
-    }
+    });
 }
 
 /// Each of these answers is fine, and comes at once, though the follower would rather wait.
 #[test]
 fn answers_that_change_nothing_are_not_asked_for_all_the_time() {
     let fields = "Connection: keep-alive\r\n";
-    for second in [response("304 Not Modified", fields, ""), response("200 OK", fields, LIST)] {
-        let asked = AtomicUsize::new(0);
-        let (address, requests) = listen(move |stream| {
-            let first = asked.fetch_add(1, Relaxed) == 0;
-            let answer = if first { response("200 OK", "", LIST) } else { second.clone() };
-            stream.write_all(answer.as_bytes())
-        });
-        let begun = Instant::now();
-        let follower = Server::start(&["--follow", &format!("http://{address}")]);
-        wait_until("it has asked some times", || requests.load(Relaxed) >= 8);
-        // Its pauses become longer, from 100 ms on.
-        assert!(begun.elapsed() > Duration::from_secs(2), "{:?}", begun.elapsed());
-        wait_until("all is well", || health(&follower).0 == 200);
-        assert_eq!(follower.list(), LIST);
-    }
+    at_once(
+        [response("304 Not Modified", fields, ""), response("200 OK", fields, LIST)],
+        |second| {
+            let asked = AtomicUsize::new(0);
+            let (address, requests) = listen(move |stream| {
+                let first = asked.fetch_add(1, Relaxed) == 0;
+                let answer = if first { response("200 OK", "", LIST) } else { second.clone() };
+                stream.write_all(answer.as_bytes())
+            });
+            let begun = Instant::now();
+            let follower = Server::start(&["--follow", &format!("http://{address}")]);
+            wait_until("it has asked some times", || requests.load(Relaxed) >= 8);
+            // Its pauses become longer, from 100 ms on.
+            assert!(begun.elapsed() > Duration::from_secs(2), "{:?}", begun.elapsed());
+            wait_until("all is well", || health(&follower).0 == 200);
+            assert_eq!(follower.list(), LIST);
+        },
+    );
 }
 
 #[test]

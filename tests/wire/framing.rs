@@ -1,5 +1,5 @@
-//! What is a request and what is not, on the wire, once per error: refusals close, and none of
-//! their bytes is ever another request. All forms of each error are in the tests of the crate.
+//! Refusals by the head alone, on the wire: they come before the content, close, and none of its
+//! bytes is ever another request. What is a request and what is not is in the tests of the crate.
 
 use crate::common::client::Client;
 use crate::common::harness::{Scratch, Server};
@@ -10,46 +10,6 @@ const SMUGGLED: &str = "DELETE /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n";
 /// Even if both are valid: a proxy might have checked one, and the service another.
 const TWICE_AUTHORIZED: &str = "Host: localhost\r\nAuthorization: Bearer a-token-0123456789\r\n\
                                 Authorization: Bearer a-token-0123456789\r\n";
-
-/// Framing errors as heads without the version, each with the status that answers it in HTTP/1.1.
-const REFUSED: [(&str, u16); 9] = [
-    ("POST /colors {v}\r\nHost: a\r\nHost: a\r\n\r\n", 400),
-    ("POST /colors {v}\r\nHost: a\r\nContent-Length: 3, 4\r\n\r\n{}", 400),
-    // 2 bytes for who keeps only 32 bits
-    ("POST /colors {v}\r\nHost: a\r\nContent-Length: 4294967298\r\n\r\n{}", 413),
-    (
-        "POST /colors {v}\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        400,
-    ),
-    ("POST /colors {v}\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n", 400),
-    ("GET /colors {v}\r\nHost: a\r\nX: a\nContent-Length: 3\r\n\r\n", 400),
-    ("GET /colors {v}\r\nHost: a\r\n folded: x\r\n\r\n", 400),
-    ("nonsense\r\n\r\n", 400),
-    ("A-METHOD-THAT-IS-LONGER-THAN-ANY-OTHER", 501),
-];
-
-#[test]
-fn a_refused_request_closes_and_hides_no_other() {
-    let server = Server::start(&["--allow-host", "a"]);
-    let before = server.list();
-    for version in ["HTTP/1.1", "HTTP/1.0"] {
-        for connection in ["", "Connection: keep-alive\r\n", "Connection: close\r\n"] {
-            for (request, status) in REFUSED {
-                let request = request.replace("{v}", version).replacen(
-                    "\r\n",
-                    &format!("\r\n{connection}"),
-                    1,
-                );
-                let mut client = server.connect();
-                client.send(&request).send(SMUGGLED);
-                let response = client.response();
-                assert_eq!((response.status, response.closes()), (status, true), "{request:?}");
-                client.expect_close();
-            }
-        }
-    }
-    assert_eq!(server.list(), before);
-}
 
 /// A client that reads only when it has sent all, over whatever socket.
 #[test]

@@ -1,7 +1,7 @@
-//! Random operations, with names that are easily mistaken. Those of one client and a `Vec` have to
-//! agree after every one. For short histories of concurrent ones there has to be an order in which
-//! no operation comes before one that had ended when it began, and which explains every answer
-//! (Wing and Gong, "Testing and Verifying Concurrent Objects", 1993).
+//! Random operations, with names that are easily mistaken, and the same on a `Vec`. For each
+//! history there has to be an order in which no operation comes before one that had ended when it
+//! began, and which explains every answer (Wing and Gong, "Testing and Verifying Concurrent
+//! Objects", 1993). Those of one client have one order.
 
 use std::collections::{HashMap, HashSet};
 use std::net::TcpStream;
@@ -14,7 +14,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::common::client::{Client, Response, request};
-use crate::common::harness::{Scratch, Server, eventually, stored};
+use crate::common::harness::{Scratch, Server, at_once, eventually, stored};
 use crate::common::process::on_log_of;
 
 /// A name by its place in [`NAMES`], and a value, which is a number here.
@@ -23,7 +23,7 @@ pub(super) type Color = (usize, u32);
 /// Names that a path, JSON or a comparison may get wrong.
 const NAMES: [&str; 10] = ["a", "a/b", "\"\\\n", "", "A", "a b", "%41", "é", "e\u{301}", ".."];
 
-/// So many of them are in a history: they meet each other often.
+/// So many of them are in a history of several clients: they meet each other often.
 const COMMON: usize = 3;
 
 const CLIENTS: usize = 4;
@@ -310,20 +310,21 @@ impl Actor {
     }
 }
 
-/// Has clients make histories of so many operations each; checks each history.
-fn check_histories(server: &Server, histories: u32, each: u32) {
+/// Has so many clients make histories of so many operations each; checks each history.
+fn check_histories(server: &Server, clients: usize, histories: u32, each: u32) {
     let mut setter = Actor::new(server.address, 0).unwrap();
     thread::scope(|scope| {
         let (results, all_results) = channel();
-        let starts: Vec<Sender<()>> = (0..CLIENTS as u32)
+        let starts: Vec<Sender<()>> = (0..clients as u32)
             .map(|client| {
                 let (start, started) = channel();
                 let (results, mut actor) =
                     (results.clone(), Actor::new(server.address, u64::from(client) + 1).unwrap());
+                actor.names = if clients == 1 { NAMES.len() } else { COMMON };
                 scope.spawn(move || {
                     for (round, ()) in started.into_iter().enumerate() {
                         // no two operations have the same value
-                        let first = (round as u32 * CLIENTS as u32 + client) * each + 1000;
+                        let first = (round as u32 * clients as u32 + client) * each + 1000;
                         results.send(actor.calls(first..first + each, || ())).unwrap();
                         actor.color_tags.clear();
                     }
@@ -351,9 +352,10 @@ fn check_histories(server: &Server, histories: u32, each: u32) {
 
 #[test]
 fn every_history_of_concurrent_operations_has_an_order() {
-    for (server, histories) in Server::of_all_kinds("[]").iter().zip([500, 300, 100]) {
-        check_histories(server, histories, 3);
-    }
+    at_once(Server::of_all_kinds("[]").iter().zip([500, 300, 100]), |(server, histories)| {
+        check_histories(server, CLIENTS, histories, 3);
+        check_histories(server, 1, histories / 10, 60);
+    });
 }
 
 #[test]
@@ -363,7 +365,7 @@ fn every_history_of_which_some_saves_fail_has_an_order() {
     // every fourth
     let options = on_log_of(&file, "fdatasync", "error=EIO:when=8+4");
     let Some(server) = Server::below_strace(&options, &["--data", &file]) else { return };
-    check_histories(&server, 100, 3);
+    check_histories(&server, CLIENTS, 100, 3);
     let list = server.list();
     server.end_strace();
     server.stop();
@@ -372,13 +374,22 @@ fn every_history_of_which_some_saves_fail_has_an_order() {
 
 #[test]
 fn every_history_that_a_kill_ends_has_an_order() {
-    const ROUNDS: u64 = 100;
+    // four services at the same time: most of a start is to wait for the disk
+    let unanswered: usize = thread::scope(|scope| {
+        let services = [1, 2, 3, 4].map(|seed| scope.spawn(move || check_kills(seed, 25)));
+        services.into_iter().map(|service| service.join().unwrap()).sum()
+    });
+    assert!(unanswered > 0, "no kill came before an answer");
+}
+
+/// Kills a service in so many histories; gives the number of operations without an answer.
+fn check_kills(seed: u64, rounds: u64) -> usize {
     let scratch = Scratch::new();
     let file = scratch.file("colors.db");
-    let mut random = fastrand::Rng::with_seed(1);
+    let mut random = fastrand::Rng::with_seed(seed);
     let mut server = Server::with_data("[]", &file, &[]);
     let mut unanswered = 0;
-    for round in 1..=ROUNDS {
+    for round in seed * rounds..(seed + 1) * rounds {
         let initial = [(0, 0), (1, 1)];
         let mut setter = Actor::new(server.address, 0).unwrap();
         setter.call(Operation::ReplaceAll(initial.to_vec(), None));
@@ -405,42 +416,5 @@ fn every_history_that_a_kill_ends_has_an_order() {
         calls.push(Actor::new(server.address, 0).unwrap().call(Operation::ReadAll));
         check(&initial, &mut calls);
     }
-    assert!(unanswered > 0, "no kill came before an answer");
-}
-
-#[test]
-fn the_service_and_the_model_agree() {
-    for seed in 1..=8 {
-        for server in Server::of_both_kinds("[]") {
-            let mut actor = Actor::new(server.address, seed).unwrap();
-            actor.names = NAMES.len();
-            let mut list: Vec<Color> = Vec::new();
-            for step in 0..250 {
-                let operation = choose(&mut actor, &list, step);
-                let call = actor.call(operation);
-                let expected = make(&call.operation, &mut list);
-                let what = format!("seed {seed}, step {step}: {:?}", call.operation);
-                assert_eq!(call.ended.unwrap().1, expected, "{what}");
-                let read = actor.call(Operation::ReadAll).ended.unwrap().1;
-                assert_eq!(read, Answer::List(list.clone()), "{what}");
-            }
-        }
-    }
-}
-
-/// Any operation. The list is seldom replaced, and in part, so that it becomes long.
-fn choose(actor: &mut Actor, list: &[Color], value: u32) -> Operation {
-    if actor.random.u8(..33) == 0 {
-        let mut other = list.to_vec();
-        actor.random.shuffle(&mut other);
-        other.truncate(actor.random.usize(..=other.len()));
-        other.insert(0, (actor.random.usize(..NAMES.len()), value));
-        return Operation::ReplaceAll(other, None);
-    }
-    loop {
-        match actor.choose(value) {
-            Operation::ReplaceAll(..) => {}
-            operation => return operation,
-        }
-    }
+    unanswered
 }

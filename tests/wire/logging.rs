@@ -10,8 +10,8 @@ use rustix::process::Signal;
 
 use crate::common::client::Client;
 use crate::common::harness::{
-    Scratch, Server, colors, colors_from_shell, eventually, is_installed, own_environment, run,
-    signal_child, wait_until,
+    Scratch, Server, at_once, colors, colors_from_shell, eventually, is_installed, own_environment,
+    run, signal_child, wait_until,
 };
 
 /// The text of a line, without time and level.
@@ -183,23 +183,30 @@ fn a_start_that_the_system_refuses_threads_is_one_line_and_leaves_no_file() {
     if !is_installed("prlimit") || !rustix::process::geteuid().is_root() {
         return;
     }
-    // root has no such limit; the processes of this user are those of this test
-    let user = 0x4000_0000 + std::process::id();
     let scratch = Scratch::for_all_users();
+    // root has no such limit; the processes of this user are those of this test
+    let user = 0x4000_0000 + 3 * std::process::id();
     std::os::unix::fs::chown(&scratch.0, Some(user), Some(user)).unwrap();
-    // the main one, that of the log, three of the pool, and the writer
-    for threads in 1..=5 {
+    let check = |user: u32, threads: u32, arguments: &[&str], reason: &str| {
         let mut command = own_environment("prlimit");
-        command
-            .arg(format!("--nproc={threads}"))
-            .args(["./colors", "--workers", "2", "--listen", "unix:s", "--data", "list.db"])
-            .current_dir(&scratch.0)
-            .stdin(Stdio::null());
+        command.args([&format!("--nproc={threads}"), "./colors"]).args(arguments);
+        command.current_dir(&scratch.0).stdin(Stdio::null());
         let (code, _, log) = run(command.uid(user).gid(user));
         assert_eq!((code, log.lines().count()), (Some(1), 1), "{threads} threads: {log}");
-        assert!(log.contains(" [ERROR] cannot go on: the system refuses a thread; "), "{log}");
+        assert!(log.contains(&format!("the system refuses a thread{reason}")), "{log}");
         assert_eq!(scratch.names(), ["colors"], "{threads} threads");
+    };
+    // the main one, that of the log, three of the pool, and the writer
+    for threads in 1..=5 {
+        let list = ["--workers", "2", "--listen", "unix:s", "--data", "list.db"];
+        check(user, threads, &list, "; ");
     }
+    // that for names, for which a start tries again and again
+    let places = [["--follow", "http://localhost:1"], ["--data", "etcd://localhost:1/colors"]];
+    at_once((user + 1..).zip(places), |(user, place)| {
+        let arguments = [&["--listen", "127.0.0.1:0"], &place[..]].concat();
+        check(user, 2, &arguments, " (raise the limit");
+    });
 }
 
 #[test]

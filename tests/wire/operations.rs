@@ -8,7 +8,7 @@ use std::process::Stdio;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use crate::common::client::request;
-use crate::common::harness::{DEADLINE, Scratch, Server, own_environment};
+use crate::common::harness::{DEADLINE, Scratch, Server, at_once, own_environment};
 use crate::wire::readme::README;
 
 const SEED: &str = r##"[{"name":"red","value":"#f00"},{"name":"ink","value":"#00f"},{"name":"red","value":"#e00"}]"##;
@@ -201,16 +201,14 @@ fn a_list_and_the_one_that_it_replaces_take_twelve_times_the_content() {
     let list = |step: usize| {
         format!(r#"{{"data":[{}]}}"#, vec![color; CONTENT / (color.len() + 1) - step].join(","))
     };
-    let scratch = Scratch::new();
     let limit = Some((12 * CONTENT + 8 * 1024 * 1024) as u64);
-    for data in [&[][..], &["--data", &scratch.file("colors.db")]] {
+    at_once([Server::with_seed, Server::durable], |start| {
         // each worker has a stack besides
-        let options = ["--workers", "1", "--max-body", "3000000"];
-        let server = Server::start(&[&options[..], data].concat());
+        let server = start(SEED, &["--workers", "1", "--max-body", "3000000"]);
         let pid = Pid::from_raw(server.pid() as i32);
         prlimit(pid, Resource::Data, Rlimit { current: limit, maximum: limit }).unwrap();
         for step in 0..3 {
             server.ask("PUT", "/colors", &list(step)).expect(200, &list(step));
         }
-    }
+    });
 }

@@ -146,16 +146,12 @@ fn check_says_in_one_line_whether_options_and_files_are_fine() {
 
 #[test]
 fn a_usage_error_exits_with_2_and_says_what_to_give() {
-    let size = "give a size from 64 bytes to 16 MiB, as in 65536, 64K or 1MiB";
-    let time = "give a time from 100ms to 24h, as in 30, 30s, 500ms or 2m";
-    let address = "give a port, an address and a port, or the path of a unix socket";
     for (arguments, expected) in [
         ("seed.json", "'seed.json' found\n\n  tip: give options by name, as --seed FILE or"),
         ("-p 80", "'-p' found\n\n  tip: give options by name, as --seed FILE or --listen PORT\n"),
         ("--no-such-option", "--no-such-option"),
         ("--max-bdy 1", "a similar argument exists: '--max-body'"),
         ("--base-path api", "a base path starts with \"/\", as in \"/api\""),
-        ("--unix-mode rw", "give an octal number from 0 to 777, as in 0660"),
         ("--log-level inf", "a similar value exists: 'info'"),
         ("--log-level x", "[possible values: off, error, warn, info, debug]"),
         ("--dump", "required arguments were not provided:\n  --data <FILE>\n"),
@@ -165,24 +161,15 @@ fn a_usage_error_exits_with_2_and_says_what_to_give() {
             "--check --data etcd://a/b --follow http://127.0.0.1:1",
             "error: --follow would replace the list in etcd",
         ),
-        ("--follow colors.example.org", "as in http://colors.example.org:8080"),
         ("--follow https://colors.example.org", "a service speaks no TLS: give the http:// URL of"),
         (
             "--read-only=maybe",
             "'maybe' for '--read-only[=<BOOL>]'\n  [possible values: true, false]\n",
         ),
         ("--workers 257", "'257' for '--workers <N>': give a number from 1 to 256"),
-        ("--max-body 17M", size),
-        ("--keep-alive 25h", time),
-        ("--allow-origin https://a:443", "as in https://example.org"),
         ("--allow-origin *", "there is no wildcard: give each origin, as in https://example.org"),
-        ("--listen 127.0.0.1", address),
-        ("--listen example.org:8080", address),
-        ("--listen :8080", address),
-        ("--listen ::1:8080", address),
-        ("--listen unix:", address),
+        ("--listen ::1:8080", "give a port, an address and a port, or the path of a unix socket"),
         ("--port 99999", "invalid value '99999' for '--port': give a port"),
-        ("--port=x", "invalid value 'x' for '--port': give a port"),
     ] {
         let (code, out, error) = run(&arguments.split(' ').collect::<Vec<_>>(), &[]);
         assert_eq!((code, out.as_str()), (Some(2), ""), "{arguments}: {error}");

@@ -8,12 +8,11 @@ use rusqlite::Connection;
 
 use crate::common::client::request;
 use crate::common::harness::{
-    DEADLINE, Scratch, Server, colors, eventually, run, stored, wait_until,
+    DEADLINE, Scratch, Server, at_once, colors, eventually, run, stored, wait_until,
 };
 use crate::common::process::on_log_of;
-use crate::wire::durable::not_saved;
+use crate::wire::durable::{A, not_saved};
 
-const A: &str = r#"{"name":"a","value":"1"}"#;
 const B: &str = r#"{"name":"b","value":"2"}"#;
 
 /// A service with a database of its own, and another program's connection to it.
@@ -70,7 +69,8 @@ fn a_stop_beside_an_older_transaction_says_what_belongs_together() {
 
 #[test]
 fn what_another_program_does_while_saving_fails_is_what_the_next_change_is_decided_on() {
-    for (call, failure) in [("fdatasync", "error=EIO"), ("pwrite64", "error=ENOSPC")] {
+    let failures = [("fdatasync", "error=EIO"), ("pwrite64", "error=ENOSPC")];
+    at_once(failures, |(call, failure)| {
         let shared = Shared::start(&format!("[{A},{B}]"));
         let server = &shared.server;
         let put = |name: &str, value: &str| {
@@ -100,7 +100,7 @@ fn what_another_program_does_while_saving_fails_is_what_the_next_change_is_decid
         assert_eq!((server.list(), stored_by_sqlite(&shared.other)), expected);
         put("a", "mine").expect_status(200);
         wait_until("it recovers", || shared.health() == 200);
-    }
+    });
 }
 
 /// The list as another program reads it.

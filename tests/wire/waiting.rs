@@ -58,31 +58,6 @@ fn without_a_change_the_answer_is_304_after_the_time_asked_for() {
 }
 
 #[test]
-fn in_all_other_cases_the_answer_comes_at_once() {
-    let server = Server::start(&[]);
-    let tag = tag(&server, "/colors/red");
-    let current = format!("If-None-Match: {tag}\r\n");
-    for (method, target, fields, status) in [
-        ("GET", "/colors/red", "Prefer: wait=300\r\n".to_owned(), 200),
-        ("GET", "/colors/red", "If-None-Match: \"x\"\r\nPrefer: wait=300\r\n".to_owned(), 200),
-        ("GET", "/colors/red", current.clone(), 304),
-        ("GET", "/colors/red", current.clone() + "Prefer: wait=x\r\n", 304),
-        ("GET", "/colors/red", current.clone() + "Prefer: respond-async;wait=300\r\n", 304),
-        ("GET", "/colors/none", waits("*"), 404),
-        ("GET", "/openapi.json", waits("*"), 304),
-        ("GET", "/health", waits("*"), 304),
-        ("PUT", "/colors/red", waits("\"x\""), 200),
-        // more tags, or a longer head, than who waits has
-        ("GET", "/colors/red", waits(&format!("{tag}{}", ", \"x\"".repeat(4))), 304),
-        ("GET", "/colors/red", waits(&format!("{tag}\r\nOrigin: {}", "x".repeat(2048))), 304),
-        ("GET", "/colors/red", format!("If-Match: \"x\"\r\n{}", waits(&tag)), 412),
-    ] {
-        let response = server.ask_with(method, target, &fields, "");
-        response.expect_field(status, "preference-applied", None);
-    }
-}
-
-#[test]
 fn what_another_program_commits_ends_a_wait() {
     let (_scratch, file, server) = Server::kept(r##"[{"name":"lamp","value":"#111"}]"##);
     let mut client = wait_on(&server, "GET", "/colors/lamp");

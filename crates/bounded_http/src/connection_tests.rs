@@ -319,14 +319,7 @@ fn a_request_counts_as_memory_until_it_is_answered_whoever_has_it() {
     pair.handle_mail();
     assert_eq!(counted(&pair), 0);
     assert_eq!(pair.client.received(), ["200 /away"]);
-}
-
-#[test]
-fn a_parked_request_counts_as_much_memory_as_before() {
-    let mut pair = Pair::new();
-    let counted = |pair: &Pair| pair.pass.shared.memory.load(Relaxed);
     let request = pair.hand_out(&post("/park", 900));
-    let handed_out = counted(&pair);
     pair.application.answer(request);
     assert_eq!(pair.take_back(), READ);
     assert_eq!(counted(&pair), handed_out, "it is parked");

@@ -13,6 +13,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use super::*;
 use crate::store::etcd::EtcdKey;
 
+/// What etcd answers to the commit by which it reaches its quota. It has made it then.
+const NO_SPACE: &[u8] = b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 64\r\n\r\n\
+                          {\"code\":8,\"message\":\"etcdserver: mvcc: database space exceeded\"}";
+
 /// What a member answers that has lost its leader.
 const NO_LEADER: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 45\r\n\r\n\
                            {\"message\":\"etcdserver: no leader\",\"code\":14}";
@@ -27,8 +31,8 @@ struct Etcd {
 #[derive(Default)]
 struct Proxy {
     failure: Mutex<Option<CommitFailure>>,
-    /// The next answer is lost, and no other.
-    loses_one: AtomicBool,
+    /// What comes in place of the next answer, and the end of the connection.
+    next_answer: Mutex<Option<&'static [u8]>>,
     /// What was to be late is passed on now.
     is_released: AtomicBool,
     /// etcd has answered what was late.
@@ -52,13 +56,15 @@ impl Proxy {
                 if was_late.load(Relaxed) {
                     proxy.is_late_answered.store(true, Relaxed);
                 }
-                // Fails if the client has gone.
-                let _ = match proxy.failure() {
-                    None if !proxy.loses_one.swap(false, Relaxed) => {
-                        answers.1.write_all(&bytes[..length])
-                    }
-                    _ => answers.1.shutdown(std::net::Shutdown::Both),
+                let answer = match proxy.failure() {
+                    None => proxy.next_answer.lock().unwrap().take(),
+                    Some(_) => Some(&b""[..]),
                 };
+                // These fail if the client has gone.
+                let _ = answers.1.write_all(answer.unwrap_or(&bytes[..length]));
+                if answer.is_some() {
+                    let _ = answers.1.shutdown(std::net::Shutdown::Both);
+                }
             }
         });
         let mut bytes = [0; 65536];
@@ -178,26 +184,28 @@ impl TestPlace for Etcd {
 }
 
 /// It is asked for once more, and found to be made.
-fn a_commit_whose_answer_is_lost_is_made_once(etcd: &Etcd) {
-    let open = || {
-        let found = EtcdKey::find(&etcd.members, None, "lost").unwrap();
-        let first = (!found.has_list()).then(ColorList::default);
-        let opened = Box::new(found).open(first, true).unwrap();
-        Published { engine: opened.engine, list: opened.list }
-    };
-    let mut one = open();
-    one.begin(false);
-    etcd.proxy.loses_one.store(true, Relaxed);
-    let edit = append(&one.list, "a", "1");
-    assert!(matches!(one.write_and_commit(&[edit]), Commit::Done));
-    assert!(!etcd.proxy.loses_one.load(Relaxed));
-    one.engine.roll_back();
-    assert_eq!((one.poll(), open().list.iter().count()), (None, 1));
+fn a_commit_with_another_answer_than_etcds_is_made_once(etcd: &Etcd) {
+    for (key, answer) in [("lost", &b""[..]), ("full", NO_SPACE)] {
+        let open = || {
+            let found = EtcdKey::find(&etcd.members, None, key).unwrap();
+            let first = (!found.has_list()).then(ColorList::default);
+            let opened = Box::new(found).open(first, true).unwrap();
+            Published { engine: opened.engine, list: opened.list }
+        };
+        let mut one = open();
+        one.begin(false);
+        *etcd.proxy.next_answer.lock().unwrap() = Some(answer);
+        let edit = append(&one.list, "a", "1");
+        assert!(matches!(one.write_and_commit(&[edit]), Commit::Done), "{key}");
+        assert_eq!(*etcd.proxy.next_answer.lock().unwrap(), None);
+        one.engine.roll_back();
+        assert_eq!((one.poll(), open().list.iter().count()), (None, 1), "{key}");
+    }
 }
 
 #[test]
 fn etcd_does_what_the_writer_relies_on() {
     let Some(etcd) = Etcd::start() else { return };
-    a_commit_whose_answer_is_lost_is_made_once(&etcd);
+    a_commit_with_another_answer_than_etcds_is_made_once(&etcd);
     engine_contract(etcd);
 }

@@ -279,19 +279,26 @@ mod tests {
     #[test]
     fn only_what_is_certainly_no_gateway_has_done_nothing() {
         let https = "<title>400 The plain HTTP request was sent to HTTPS port</title>";
-        for (status, content, expected) in [
-            (400, https, false),
-            (400, "<title>400 Bad Request</title>", true),
-            (404, "404 page not found\n", false),
-            // of a proxy, perhaps after etcd has done it
-            (404, "<title>404 Not Found</title>", true),
-            (421, "etcd received your request, but the Host header was unrecognized.", false),
-            (502, "", true),
-            (200, "{}", true),
+        let host = "etcd received your request, but the Host header was unrecognized.";
+        for (status, content, reason) in [
+            (400, "Client sent an HTTP request to an HTTPS server.\n", "wants TLS ("),
+            (400, https, "wants TLS ("),
+            (404, "404 page not found\n", "has no JSON gateway at this port ("),
+            (421, host, "takes no requests for this name (add it to --host-whitelist of etcd)"),
         ] {
             let failure = refusal(status, content.as_bytes());
-            let may_be_done = matches!(failure, CallFailure::MayBeDone(_));
-            assert_eq!(may_be_done, expected, "{status} {content}");
+            assert!(matches!(&failure, CallFailure::NotDone(told) if told.starts_with(reason)));
+        }
+        for (status, content) in [
+            (400, "<title>400 Bad Request</title>"),
+            // of a proxy, perhaps after etcd has done it
+            (404, "<title>404 Not Found</title>"),
+            (502, ""),
+            (200, "{}"),
+        ] {
+            let failure = refusal(status, content.as_bytes());
+            let reason = format!("answers {status} and what etcd does not {PORT_FIX}");
+            assert!(matches!(&failure, CallFailure::MayBeDone(told) if *told == reason));
         }
     }
 

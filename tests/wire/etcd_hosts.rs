@@ -11,7 +11,7 @@ use std::thread;
 use rustix::process::geteuid;
 
 use crate::common::harness::{
-    Scratch, figures, is_installed, own_environment, run, skip, wait_until,
+    Scratch, at_once, figures, is_installed, own_environment, run, skip, wait_until,
 };
 use crate::wire::machines::REPLICAS;
 use crate::wire::recipes::{block, path_with};
@@ -204,7 +204,9 @@ impl Host {
         let listen = command_in(OPERATING, "COLORS_LISTEN=0");
         self.run(&format!("echo {listen} >>/etc/default/colors"));
         self.run(block(REPLICAS, "sh", "COLORS_DATA=etcd"));
-        self.wait_for("curl -sSf localhost:8080/health");
+        // A start fails while etcd has no leader. systemd would start the service again.
+        let again = "kill -0 $(cat colors.pid) || systemctl restart colors; false";
+        self.wait_for(&format!("curl -sSf localhost:8080/health || {{ {again}; }}"));
     }
 
     fn list(&self) -> String {
@@ -243,9 +245,9 @@ fn three_hosts_share_a_list_and_one_or_all_are_replaced() {
     one.run(block(REPLICAS, "sh", "openssl req"));
     let [two, three] = ["192.0.2.2", "192.0.2.3"].map(|address| network.host(address).unwrap());
     let hosts = [&one, &two, &three];
-    hosts.iter().for_each(|host| host.set_etcd_up(""));
+    at_once(hosts, |host| host.set_etcd_up(""));
     one.add_users();
-    hosts.iter().for_each(|host| host.start_colors());
+    at_once(hosts, Host::start_colors);
     two.wait_for(&format!("curl -sSf localhost:8080/colors --json '{INK}'"));
     hosts.iter().for_each(|host| host.wait_for("curl -sSf localhost:8080/colors/ink"));
 
@@ -306,9 +308,9 @@ fn three_hosts_share_a_list_and_one_or_all_are_replaced() {
     assert_eq!(one.run("cat backup.json"), list);
     let [two, three] = ["192.0.2.2", "192.0.2.3"].map(|address| network.host(address).unwrap());
     let hosts = [&one, &two, &three];
-    hosts.iter().for_each(|host| host.set_etcd_up(""));
+    at_once(hosts, |host| host.set_etcd_up(""));
     one.add_users();
-    hosts.iter().for_each(|host| host.start_colors());
+    at_once(hosts, Host::start_colors);
     assert_ne!(one.list(), list);
     let restore = block(OPERATING, "sh", "-T backup.json").lines().last().unwrap();
     one.run(restore);
