@@ -222,6 +222,18 @@ mod tests {
         }
     }
 
+    /// Threads that publish versions one after the other may mark them in another order.
+    #[test]
+    fn a_version_that_is_marked_late_hides_none_after_it() {
+        let waits = Waits::new(Handle::new(1, Limits::default()).unwrap(), 1);
+        let wait = waits.add(0, 1, Subject::Color("red".into()), 1);
+        let edits = [Edit::Append(1, Color::new("red", "#f00"))];
+        for number in [2, 1] {
+            waits.mark_for(0, &Step { number, before: None, edits: &edits });
+        }
+        assert!(wait.is_changed(2));
+    }
+
     /// Also those that the worker has not taken.
     #[test]
     fn marks_end_with_the_last_who_waits() {
