@@ -171,10 +171,17 @@ fn what_somebody_has_put_by_hand_is_said_and_never_taken() {
     );
     etcd.etcdctl(&["del", next]);
     // A running service has the list, and writes the snapshot anew when it is due. A start does not.
-    for command in [&["put", "colors/list", "x"][..], &["del", "colors/list"]] {
+    let other = r#"{"format":1,"number":0,"colors":[]}"#;
+    for (command, key) in [
+        (&["put", "colors/list", "x"][..], "colors/list"),
+        // It is not that of the entry of its number.
+        (&["put", "colors/list", other], "colors/log/0000000000000000"),
+        (&["del", "colors/list"], "colors/list"),
+    ] {
         etcd.etcdctl(command);
         for mode in [&["--data", &url][..], &["--data", &url, "--check"]] {
-            assert!(fail(mode).contains("colors/list in etcd is not what colors puts there"));
+            let said = fail(mode);
+            assert!(said.contains(&format!("{key} in etcd is not what colors puts")), "{said}");
         }
     }
     // It may still learn that there was an entry of a later version.

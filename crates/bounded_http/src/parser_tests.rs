@@ -269,6 +269,7 @@ fn heads_without_end_are_refused_at_the_limit() {
     let longest = format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", "a".repeat(HEAD_BYTES_MAX - 27));
     assert_eq!(longest.len(), HEAD_BYTES_MAX);
     check(&longest, Ok((&longest[..HEAD_BYTES_MAX - 22], "", true)));
+    check(longest.replace("GET /", "GET /a"), Err(ProtocolError::HEAD_TOO_LARGE));
     check(
         format!("GET / HTTP/1.1\r\nHost: h\r\n{}\r\n", "A: b\r\n".repeat(FIELD_LINES_MAX)),
         Err(ProtocolError::HEAD_TOO_LARGE),

@@ -185,3 +185,37 @@ impl Position {
 pub(super) fn is_put_by(entry: &KeyValue, key: &str, id: &str) -> bool {
     entry.key == key.as_bytes() && entry.value.starts_with(entry_begin(id).as_bytes())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Color;
+
+    /// What came between was cut off, or somebody has deleted it.
+    #[test]
+    fn entries_are_taken_from_the_one_that_is_known_on_without_a_gap() {
+        let keys = Keys::new("colors");
+        let color = Color::new("red", "1");
+        let entry = |number: u64, id: &str| {
+            let mut edits = Vec::new();
+            format::write_edits(&mut edits, &[Edit::Append(number.cast_signed(), color.clone())]);
+            let value = format::write_entry(id, format::Purpose::Commit, &edits);
+            KeyValue { key: keys.entry(number).into(), mod_revision: 0, value }
+        };
+        for (entries, number) in [
+            (vec![entry(1, "a")], Some(1)),
+            (vec![entry(1, "a"), entry(2, "b"), entry(3, "c")], Some(3)),
+            (vec![entry(1, "a"), entry(3, "c")], None),
+            (vec![entry(1, "b"), entry(2, "c")], None),
+            (vec![entry(2, "a")], None),
+            (vec![], None),
+        ] {
+            let list = ColorList::from_iter([color.clone()]);
+            let mut position =
+                Position { list, number: 1, id: "a".to_owned(), snapshot: 0, bytes: 0 };
+            let found = position.follow(&keys, entries).unwrap();
+            assert_eq!(found.map(|_| position.number), number);
+            assert_eq!(position.list.len() as u64, number.unwrap_or(1));
+        }
+    }
+}
