@@ -4,5 +4,10 @@
 
 mod browser;
 mod common;
-mod siege;
+/// The service under attack: one test per attack. `flood` has what attacks are made of, and the
+/// check that follows every one.
+mod siege {
+    mod attacks;
+    mod flood;
+}
 mod wire;
