@@ -31,7 +31,7 @@ const RESULTS: [(&str, &str); 14] = [
     ),
     (
         "connections",
-        "compare rates --connections 8,64,256 --workloads read --only tiny-http,oxhttp,axum,actix,nginx",
+        "compare rates --connections 1,2,4,8,64,256 --workloads read --only tiny-http,oxhttp,axum,actix,nginx",
     ),
     (
         "threads",
@@ -279,7 +279,7 @@ fn draw_rates(tables: &[Vec<&str>]) -> Result<()> {
     Plot {
         file: "docs/rates.svg",
         titles: ["connections", "reads of one color, 1,000/s"],
-        x: 3.0..8.0,
+        x: 0.0..8.0,
         y: 0.0..highest(&lines) * 1.05,
         x_label: &|x| format!("{}", x.exp2()),
         y_label: &|y| format!("{y}"),
@@ -294,7 +294,7 @@ fn draw_times(tables: &[Vec<&str>]) -> Result<()> {
     Plot {
         file: "docs/times.svg",
         titles: ["connections", "p99 of a read of one color, ms"],
-        x: 3.0..8.0,
+        x: 0.0..8.0,
         y: -2.0..highest(&lines).ceil(),
         x_label: &|x| format!("{}", x.exp2()),
         y_label: &|y| format!("{}", 10_f64.powf(*y)),

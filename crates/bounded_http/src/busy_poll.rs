@@ -43,12 +43,12 @@ impl BusyPoll {
     }
 
     /// Whether to look now, or once more. If not, the worker may sleep. `waited`: since the worker
-    /// had nothing to do.
-    pub(super) fn looks(&mut self, waited: Duration) -> bool {
+    /// had nothing to do; only called where it matters, since to read a clock takes time.
+    pub(super) fn looks(&mut self, waited: impl FnOnce() -> Duration) -> bool {
         if !self.has_free_processor || self.sleeps_left > 0 {
             return false;
         }
-        if waited < LOOK_TIME {
+        if waited() < LOOK_TIME {
             return true;
         }
         self.loss = (self.loss + FOUND_PER_VAIN).min(FOUND_PER_VAIN * DOUBLINGS_MAX);
@@ -81,9 +81,9 @@ mod tests {
 
     /// A wait that ends after this time. Returns whether the worker looked.
     fn wait(poll: &mut BusyPoll, time: Duration) -> bool {
-        let has_looked = poll.looks(Duration::ZERO);
+        let has_looked = poll.looks(|| Duration::ZERO);
         if has_looked && time > LOOK_TIME {
-            assert!(!poll.looks(LOOK_TIME), "a look ends");
+            assert!(!poll.looks(|| LOOK_TIME), "a look ends");
         }
         poll.note_end(time);
         has_looked
@@ -130,7 +130,7 @@ mod tests {
         let mut poll = BusyPoll::new(true);
         looks(&mut poll, 1_000_000, &[SHORT]);
         let mut waits = 0;
-        while !poll.looks(Duration::ZERO) {
+        while !poll.looks(|| Duration::ZERO) {
             wait(&mut poll, SHORT);
             waits += 1;
         }

@@ -202,7 +202,7 @@ impl Worker {
         let mut events = [MaybeUninit::uninit(); EVENTS_PER_PASS];
         let begun = Instant::now();
         loop {
-            let looks = !has_work && self.busy_poll.looks(begun.elapsed());
+            let looks = !has_work && self.busy_poll.looks(|| begun.elapsed());
             let time = if looks { Some(&Timespec::default()) } else { time.as_ref() };
             let events = match epoll::wait(&self.epoll, &mut events, time) {
                 Ok((events, _)) => &*events,

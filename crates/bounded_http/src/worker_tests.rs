@@ -269,7 +269,7 @@ fn a_worker_looks_for_events_before_it_sleeps_and_only_if_it_has_no_work() {
     assert_eq!(client.received(), ["200 /a"]);
     // nothing comes before the next deadline
     passes.worker.next_check = Some(passes.worker.last_pass_end);
-    assert!(!wait(&mut passes).looks(Duration::ZERO), "it has looked in vain");
+    assert!(!wait(&mut passes).looks(|| Duration::ZERO), "it has looked in vain");
 }
 
 /// The caller takes what it is notified of right after the wait.
