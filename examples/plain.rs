@@ -2,8 +2,9 @@
 //! shape of tiny_http's, which has limits, and hands each to a thread of a pool; a matcher written
 //! by hand takes the method and the segments of the path; all threads share one mutex around a
 //! vector of colors. Requests without conditions get the statuses and contents that docs/http.md
-//! tells of the five operations. Nothing is kept on disk. docs/design.md says what became of each
-//! part. With `use tiny_http::` in place of `use bounded_http::`, it runs on tiny_http.
+//! tells of the five operations, but for long names and content codings. Nothing is kept on disk.
+//! docs/design.md says what became of each part. With `use tiny_http::` in place of
+//! `use bounded_http::`, it runs on tiny_http.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, TcpListener};

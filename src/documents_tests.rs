@@ -59,6 +59,9 @@ fn synopsis_of(option: &Arg) -> String {
     let value = match option.get_value_names() {
         _ if !option.get_action().takes_values() => String::new(),
         Some(names) if option.is_require_equals_set() => format!("[=\\fI{}\\fR]", names.concat()),
+        Some(names) if option.get_num_args().is_some_and(|count| count.min_values() == 0) => {
+            format!("\\ [\\fI{}\\fR]", names.concat())
+        }
         Some(names) => format!("\\ \\fI{}\\fR", names.concat()),
         None => panic!("--{long} has a value without a name"),
     };

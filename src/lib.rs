@@ -144,7 +144,8 @@
 //!
 //! # Threads
 //!
-//! `run` starts them. All but main, resolver and log are threads of one pool. Those that run for
+//! `run` starts them, but for log, which main starts before, and resolver, which starts at the
+//! first look-up. All but these and main are threads of one pool. Those that run for
 //! good have names of their own, such as worker-0. For a moment, there is one more at a stop, and
 //! one for each member of etcd when the service looks which of them answers.
 //!

@@ -49,7 +49,7 @@
 //!   with malformed content or conditions is refused without that.
 //! - **A snapshot** is a commit without edits that also puts `KEY/list` and deletes the entries
 //!   before the previous snapshot.
-//! - **The first start** puts id, snapshot and entry 0 if there is no `KEY/list`.
+//! - **The first start** puts id, snapshot and entry 0 if there is neither `KEY/list` nor `KEY/id`.
 //! - **A start** reads snapshot and log as they were in one revision of etcd. If that is compacted
 //!   meanwhile, it reads them anew.
 

@@ -26,7 +26,7 @@
 //!
 //! All others are SQLite's (<https://sqlite.org/lockingv3.html>,
 //! <https://sqlite.org/walformat.html>). `--check` and `--dump` take these as any other program
-//! does, and no service lock. The connection of a service that has started waits for each of them
+//! does; `--dump` takes no service lock, and `--check` only for a moment. The connection of a service that has started waits for each of them
 //! up to [`TRY_TIME`], and not at all when [`Database::close`] copies FILE-wal. Any other
 //! connection waits up to [`BUSY_TIME`]. Three of SQLite's locks matter here:
 //!

@@ -218,7 +218,7 @@ fn tables_of_figures_are_in_the_raw_output_that_is_named_before_them() {
             count += 1;
         }
     }
-    assert_eq!(count, 6);
+    assert_eq!(count, 7);
 }
 
 /// The links to files and headings.
