@@ -6,7 +6,7 @@ use crate::figures::{RATES, SHORT, cells};
 /// Tables whose rows another one has as well.
 const DOUBLE: [&str; 2] = [RATES, SHORT];
 
-/// A Markdown list with an item for each table and server.
+/// A Markdown list with an item for each table and all servers that win the same rows.
 pub(crate) fn losses(tables: &[Vec<&str>]) -> String {
     let mut items = Vec::new();
     for table in tables {
@@ -15,8 +15,16 @@ pub(crate) fn losses(tables: &[Vec<&str>]) -> String {
         if titles.contains(&"server") || DOUBLE.contains(&titles[0]) {
             continue;
         }
+        let mut lost: Vec<(String, String)> = Vec::new();
         for (server, rows) in lost_rows(&titles, &table[2..]) {
-            items.push(wrapped(&format!("- {}, to {server}: {}", titles[0], rows.join("; "))));
+            let rows = rows.join("; ");
+            match lost.iter_mut().find(|(_, others)| *others == rows) {
+                Some((servers, _)) => *servers += &format!(", to {server}"),
+                None => lost.push((format!("to {server}"), rows)),
+            }
+        }
+        for (servers, rows) in lost {
+            items.push(wrapped(&format!("- {}, {servers}: {rows}", titles[0])));
         }
     }
     items.join("\n")
