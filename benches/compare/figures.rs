@@ -250,7 +250,8 @@ fn updated(document: &str, tables: &[Vec<&str>]) -> String {
     new
 }
 
-/// The figures in this row of the tables of rates, by the number of connections.
+/// The figures in this row of the tables of rates, by the number of connections: of the servers
+/// that were measured with several.
 fn by_connections<'a>(tables: &[Vec<&'a str>], row: &str) -> Result<Vec<Line<'a>>> {
     let mut lines: Vec<Line<'_>> = Vec::new();
     for table in tables {
@@ -270,6 +271,7 @@ fn by_connections<'a>(tables: &[Vec<&'a str>], row: &str) -> Result<Vec<Line<'a>
             }
         }
     }
+    lines.retain(|line| line.1.len() > 1);
     Ok(lines)
 }
 
@@ -297,7 +299,8 @@ fn draw_times(tables: &[Vec<&str>]) -> Result<()> {
         x: 0.0..8.0,
         y: -2.0..highest(&lines).ceil(),
         x_label: &|x| format!("{}", x.exp2()),
-        y_label: &|y| format!("{}", 10_f64.powf(*y)),
+        // only powers of 10
+        y_label: &|y| if y.fract() == 0.0 { 10_f64.powf(*y).to_string() } else { String::new() },
     }
     .draw(lines)
 }
