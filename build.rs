@@ -1,6 +1,8 @@
 //! Sets `BUILD_VERSION`, the version for `--version` and the log: with the commit, unless that has
-//! the version's tag. Outside a checkout it is the version alone.
+//! the version's tag. Outside a checkout it is the version alone. Also makes a static program
+//! smaller.
 
+use std::env;
 use std::path::Path;
 use std::process::Command;
 
@@ -16,6 +18,13 @@ fn main() {
         false => version.to_owned(),
     };
     println!("cargo::rustc-env=BUILD_VERSION={build}");
+    let target = |what: &str| env::var(format!("CARGO_CFG_TARGET_{what}")).unwrap_or_default();
+    let is_static = target("FEATURE").split(',').any(|feature| feature == "crt-static");
+    if is_static && target("ENV") == "gnu" && target("ARCH") == "x86_64" {
+        // 100 KiB less: addresses that a start has to correct are packed (DT_RELR; glibc 2.36).
+        // Not tried on the other processors.
+        println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
+    }
 }
 
 /// `0.1.0` at the tag v0.1.0, and `0.1.0+f9df746` elsewhere; if a tracked file has changed,

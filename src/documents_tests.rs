@@ -97,7 +97,7 @@ fn the_synopsis_has_each_value_as_it_is_given() {
     let synopsis = ["\\fB", "\\fI", "\\fR", "\\"]
         .iter()
         .fold(man_page(), |page, markup| page.replace(markup, ""));
-    for expected in ["[--seed FILE]", "[--read-only[=BOOL]]", "[--log-level LEVEL]", "[--check]"] {
+    for expected in ["[--seed FILE]", "[--read-only[=BOOL]]", "[--health [URL]]", "[--check]"] {
         assert!(synopsis.lines().any(|line| line == expected), "{expected}");
     }
 }

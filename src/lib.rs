@@ -145,9 +145,9 @@
 //! # Threads
 //!
 //! `run` starts them, but for log, which main starts before, and resolver, which starts at the
-//! first look-up. All but these and main are threads of one pool. Those that run for
-//! good have names of their own, such as worker-0. For a moment, there is one more at a stop, and
-//! one for each member of etcd when the service looks which of them answers.
+//! first look-up. All but these and main are threads of one pool. Those that run for good have
+//! names of their own, such as worker-0. For a moment, there is one more at a stop, and one for
+//! each member of etcd when the service looks which of them answers.
 //!
 //! - **main** reads the tokens and opens the list. Then it accepts connections, takes signals,
 //!   reads tokens again and sends heartbeats. It waits in poll(2), at the start for FILE, etcd or

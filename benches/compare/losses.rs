@@ -18,8 +18,9 @@ pub(crate) fn losses(tables: &[Vec<&str>]) -> String {
         let mut lost: Vec<(String, String)> = Vec::new();
         for (server, rows) in lost_rows(&titles, &table[2..]) {
             let rows = rows.join("; ");
+            let server = if server.contains(',') { format!("\"{server}\"") } else { server.into() };
             match lost.iter_mut().find(|(_, others)| *others == rows) {
-                Some((servers, _)) => *servers += &format!(", to {server}"),
+                Some((servers, _)) => *servers += &format!(" and {server}"),
                 None => lost.push((format!("to {server}"), rows)),
             }
         }

@@ -42,7 +42,7 @@ pub(crate) fn print(args: &Args, programs: &Programs) -> Result<()> {
                     let row = row(runs, &contestants[0].runs);
                     table.row(words.map(str::to_owned).into_iter().chain(row));
                     add_to(&mut summary, workload, *kind, runs);
-                    // docs/performance.md plots the rates alone of other numbers of connections
+                    // docs/performance.md plots the rates and p99 of other numbers of connections
                     if workload == args.workloads[0] && args.connections.len() == 1 {
                         let of = |cost: fn(&Run) -> f64| spread(runs.iter().map(cost));
                         let cpu = of(|run| run.usage.cpu_us);

@@ -26,9 +26,10 @@
 //!
 //! All others are SQLite's (<https://sqlite.org/lockingv3.html>,
 //! <https://sqlite.org/walformat.html>). `--check` and `--dump` take these as any other program
-//! does; `--dump` takes no service lock, and `--check` only for a moment. The connection of a service that has started waits for each of them
-//! up to [`TRY_TIME`], and not at all when [`Database::close`] copies FILE-wal. Any other
-//! connection waits up to [`BUSY_TIME`]. Three of SQLite's locks matter here:
+//! does; `--dump` takes no service lock, and `--check` only for a moment. The connection of a
+//! service that has started waits for each of them up to [`TRY_TIME`], and not at all when
+//! [`Database::close`] copies FILE-wal. Any other connection waits up to [`BUSY_TIME`]. Three of
+//! SQLite's locks matter here:
 //!
 //! - The write lock. A save has it from [`Database::begin`] to the end of its commit. A save waits
 //!   for it in tries of [`TRY_TIME`], until its first change has waited for almost 5 s. Between two

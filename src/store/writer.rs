@@ -327,4 +327,17 @@ mod tests {
         assert_eq!(outcomes.recv(), Ok(vec![(7, Ok(created))]));
         fs::remove_dir_all(&directory).unwrap();
     }
+
+    /// Then it is not late for the changes that come meanwhile.
+    #[test]
+    fn a_save_without_changes_tries_only_once_to_get_the_lock() {
+        let directory = scratch("once");
+        let (_store, mut writer) = open(&directory);
+        let other = Connection::open(directory.join("colors.db")).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let (sender, saved) = mpsc::channel();
+        thread::spawn(move || sender.send(writer.save(&[])));
+        assert_eq!(saved.recv_timeout(Duration::from_secs(60)), Ok(vec![]));
+        fs::remove_dir_all(&directory).unwrap();
+    }
 }

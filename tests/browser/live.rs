@@ -87,15 +87,15 @@ fn a_change_keeps_the_place_in_a_list_of_5000_whether_or_not_the_tile_with_the_f
         browser.expect_focus(&focus.to_string());
     }
     // the same with the focus in view, while tiles go that are in view above it
-    let focused = "const tile = document.elementFromPoint(20, innerHeight / 2).closest('li'); tile.firstChild.focus(); return [parseInt(tile.textContent), tile.getBoundingClientRect().top]";
-    let focused = browser.run(focused);
-    let number = focused[0].as_u64().unwrap();
+    browser.run("[...document.querySelectorAll('#list li')].find(tile => tile.getBoundingClientRect().top > innerHeight / 2).firstChild.focus()");
+    let focused = "const tile = document.activeElement.closest('li'); return [parseInt(tile.textContent), tile.getBoundingClientRect().top]";
+    let before = browser.run(focused);
+    let number = before[0].as_u64().unwrap();
     for number in number - columns..number {
         server.ask("DELETE", &format!("/colors/{number}"), "");
     }
     browser.expect_text("#count", &format!("4,{} colors", 1000 - 3 * columns));
-    let place = "const tile = document.activeElement.closest('li'); return [parseInt(tile.textContent), tile.getBoundingClientRect().top]";
-    assert_eq!(browser.run(place), focused);
+    assert_eq!(browser.run(focused), before);
 }
 
 /// How many requests wait at a service, and how many GETs of the list it has answered.
