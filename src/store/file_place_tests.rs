@@ -309,11 +309,15 @@ fn what_a_start_refuses_is_refused_by_an_engine_until_it_is_gone() {
             assert!(engine.poll().is_ok(), "{reason}");
         }
         other.execute_batch(make).unwrap();
-        drop((other, engine));
+        drop(engine);
+        // as sqlite3 makes one; a start makes it a database with a WAL if its table is ours
+        other.execute_batch("PRAGMA journal_mode=DELETE").unwrap();
+        drop(other);
         let before = fs::read(&file).unwrap();
         assert_eq!(refusal(&file), reason);
         assert_eq!(FilePlace::find(&file).and_then(|place| place.dump()).unwrap_err(), reason);
-        assert!(fs::read(&file).unwrap() == before, "{reason}");
+        let is_ours = reason.starts_with("the row of table color");
+        assert_eq!(fs::read(&file).unwrap() == before, !is_ours, "{reason}");
         directory.names().iter().for_each(|name| fs::remove_file(directory.0.join(name)).unwrap());
     }
 }

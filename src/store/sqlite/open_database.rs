@@ -14,7 +14,7 @@ use rusqlite::{Connection, OpenFlags, Params, ffi};
 
 use super::DatabaseError;
 use super::locks::{RETRY_PAUSE, retry_while_busy};
-use super::rows::{self, query_value, quick_check, read_list, refusing_indexes};
+use super::rows::{self, check_ours, query_value, quick_check, read_list, refusing_indexes};
 use super::wal_files::{self, PAGE_BYTES_MIN, WalFiles};
 use crate::store::engine::{Begun, Commit, Engine, Refresh, Save, StorageError, Written};
 use crate::store::{Color, ColorList, Edit};
@@ -102,6 +102,8 @@ impl Database {
         // If FILE-wal was there before, closing the connection leaves it as it is, until
         // [`Database::close`] changes this setting.
         connection.set_db_config(KEEP_WAL, has_wal)?;
+        // Before a start makes it a database with a WAL.
+        check_ours(&connection)?;
         // Before the check for damage, which fails as well without a collation.
         let indexes = refusing_indexes(&connection)?;
         quick_check(&connection)?;

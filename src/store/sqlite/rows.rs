@@ -50,6 +50,16 @@ pub(super) fn read_list(
     connection: &Connection,
     known: &ColorList,
 ) -> Result<(ColorList, Vec<String>), DatabaseError> {
+    check_ours(connection)?;
+    let indexes = refusing_indexes(connection)?;
+    let mut statement = connection.prepare("SELECT id, name, value FROM color ORDER BY id")?;
+    let rows = statement.query_and_then([], |row| color_in(row, known))?;
+    Ok((rows.collect::<Result<_, _>>()?, indexes))
+}
+
+/// Fails if the database is that of another program or of a newer version, or if its table is not
+/// [`SCHEMA`].
+pub(super) fn check_ours(connection: &Connection) -> Result<(), DatabaseError> {
     // `data_path` has checked the header in FILE. A later header may be in FILE-wal.
     if query_value::<i32>(connection, "PRAGMA application_id")? != APPLICATION_ID {
         return Err(DatabaseError::Foreign);
@@ -57,11 +67,7 @@ pub(super) fn read_list(
     if query_value::<i32>(connection, "PRAGMA user_version")? > VERSION {
         return Err(DatabaseError::Newer);
     }
-    check_schema(connection)?;
-    let indexes = refusing_indexes(connection)?;
-    let mut statement = connection.prepare("SELECT id, name, value FROM color ORDER BY id")?;
-    let rows = statement.query_and_then([], |row| color_in(row, known))?;
-    Ok((rows.collect::<Result<_, _>>()?, indexes))
+    check_schema(connection)
 }
 
 /// The color in a row, and its id.
