@@ -46,7 +46,7 @@ const SYSTEMCTL: &str = "#!/bin/sh
     file=/var/lib/$2.pid
     if [ \"$1\" != edit ] && [ -e $file ]; then
         kill -- \"-$(cat $file)\"
-        while kill -0 -- \"-$(cat $file)\" 2>/dev/null; do :; done
+        while kill -0 \"-$(cat $file)\" 2>/dev/null; do :; done
         rm $file
     fi
     [ \"$1\" = restart ] || exit 0
@@ -145,8 +145,10 @@ impl Network {
         let host = Host { namespace, address, path: path_with(&self.scratch.file("bin")) };
         let one = host.namespace.0.id().to_string();
         let other = self.switch.0.id().to_string();
-        // a former host of this address may still have its own
-        let port = format!("to-{one}");
+        // what its sockets could not send keeps a former host of this address there for a minute
+        let port = format!("to-{address}");
+        let unplug = format!("! ip link show {port} || ip link delete {port}");
+        assert_eq!(run(&mut self.switch.shell(&unplug)).0, Some(0));
         let mut link = Command::new("ip");
         link.args(["link", "add", "eth0", "netns", &one, "type", "veth"]);
         let ended = run(link.args(["peer", "name", &port, "netns", &other]));
