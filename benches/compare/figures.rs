@@ -58,9 +58,9 @@ const RESULTS: [(&str, &str); 14] = [
 
 /// Titles of tables: of the rates, of what docs/performance.md shows of them, and of what README
 /// shows.
-pub(crate) const RATES: &str = "32 connections, 148 colors";
+const RATES: &str = "32 connections, 148 colors";
 const LARGE: &str = "148 colors";
-pub(crate) const SHORT: &str = "at a glance";
+const SHORT: &str = "at a glance";
 
 /// What README shows, of three tables.
 const SHORT_ROWS: [&str; 6] = [
@@ -130,7 +130,7 @@ pub(crate) fn measure(rounds: u32) -> Result<()> {
 }
 
 /// The tables of a text: the lines of each.
-fn parse(text: &str) -> Vec<Vec<&str>> {
+pub(crate) fn parse(text: &str) -> Vec<Vec<&str>> {
     let lines: Vec<&str> = text.lines().collect();
     let runs = lines.chunk_by(|a, b| a.starts_with('|') == b.starts_with('|'));
     runs.filter(|run| run[0].starts_with('|')).map(<[&str]>::to_vec).collect()
@@ -159,17 +159,21 @@ fn table_of<'a>(tables: &'a [Vec<&'a str>], title: &str) -> Result<&'a [&'a str]
     table.map(Vec::as_slice).with_context(|| format!("no table has the title {title:?}"))
 }
 
-/// All results that there are.
-fn results_text() -> Result<String> {
-    let mut text = String::new();
+/// All results that there are, with their names.
+fn all_results() -> Result<Vec<(&'static str, String)>> {
+    let mut all = Vec::new();
     for (name, _) in RESULTS {
         match fs::read_to_string(results(name)) {
-            Ok(results) => text += &results,
+            Ok(text) => all.push((name, text)),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error).with_context(|| results(name).display().to_string()),
         }
     }
-    Ok(text)
+    Ok(all)
+}
+
+fn tables_of<'a>(results: &'a [(&str, String)]) -> Vec<Vec<&'a str>> {
+    results.iter().flat_map(|(_, text)| parse(text)).collect()
 }
 
 /// The commit and the machine of all other results, which has to be one.
@@ -188,8 +192,8 @@ fn common_conditions() -> Result<String> {
 /// Prints the tables that are put together from the results of other parts: the large one of
 /// docs/performance.md, and the small one of README.
 pub(crate) fn compare() -> Result<()> {
-    let text = results_text()?;
-    let tables = parse(&text);
+    let results = all_results()?;
+    let tables = tables_of(&results);
     println!("From the other files:\n{}", common_conditions()?);
     let rates = table_of(&tables, RATES)?;
     summary_of(&[rates]).print(LARGE);
@@ -221,31 +225,32 @@ fn summary_of(tables: &[&[&str]]) -> Summary {
 
 /// Draws the plots, and updates the tables of the documents and README's list.
 pub(crate) fn show() -> Result<()> {
-    let text = results_text()?;
-    let tables = parse(&text);
+    let results = all_results()?;
+    let tables = tables_of(&results);
     draw_rates(&tables)?;
     draw_times(&tables)?;
     draw_disk(&tables)?;
     draw_waiting(&tables)?;
     for path in DOCUMENTS.map(|path| root().join(path)) {
         let old = fs::read_to_string(&path)?;
-        fs::write(path, updated(&old, &tables))?;
+        fs::write(path, updated(&old, &results))?;
     }
     Ok(())
 }
 
 /// A document with the tables of the results, and with the list of what colors loses.
-fn updated(document: &str, tables: &[Vec<&str>]) -> String {
+fn updated(document: &str, results: &[(&str, String)]) -> String {
+    let tables = tables_of(results);
     let mut new = document.to_owned();
     for shown in parse(document) {
-        if let Ok(table) = table_of(tables, cells(shown[0])[0]) {
+        if let Ok(table) = table_of(&tables, cells(shown[0])[0]) {
             new = new.replace(&shown.join("\n"), &table.join("\n"));
         }
     }
     if let Some((before, rest)) = new.split_once(MARKS[0])
         && let Some((_, after)) = rest.split_once(MARKS[1])
     {
-        new = [before, MARKS[0], &losses(tables), MARKS[1], after].concat();
+        new = [before, MARKS[0], &losses(&results[..results.len() - 1]), MARKS[1], after].concat();
     }
     new
 }
@@ -407,11 +412,10 @@ mod tests {
 
     #[test]
     fn documents_show_the_results_and_all_that_colors_loses() {
-        let text = results_text().unwrap();
-        let tables = parse(&text);
+        let results = all_results().unwrap();
         for path in DOCUMENTS {
             let document = fs::read_to_string(root().join(path)).unwrap();
-            assert_eq!(updated(&document, &tables), document, "{path}");
+            assert_eq!(updated(&document, &results), document, "{path}");
             assert_eq!(document.contains(MARKS[0]), path == "README.md", "{path}");
         }
     }

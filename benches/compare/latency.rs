@@ -19,7 +19,7 @@ const CONNECTIONS: u32 = 64;
 pub(crate) const SUMMARY_TITLE: &str = "reads at a fixed rate";
 
 const TITLES: &str = "due/s  | colors  | conn. | server              | answered/s | p50 ms              | p99 ms              \
-    | p99.9 ms            | CPU µs/request | switches/request";
+    | p99.9 ms            | CPU µs/request      | switches/request";
 
 pub(crate) fn print(args: &Args, programs: &Programs) -> Result<()> {
     // The default of the kernel, 50 µs, would be most of what is measured.
@@ -58,7 +58,7 @@ fn row(runs: &[Run]) -> [String; 6] {
         spread(of(|run| run.times[0])),
         spread(of(|run| run.times[1])),
         spread(of(|run| run.times[2])),
-        figure(of(|run| run.usage.cpu_us)),
+        spread(of(|run| run.usage.cpu_us)),
         figure(of(|run| run.usage.switches)),
     ]
 }

@@ -12,7 +12,7 @@ use crate::workload::{Color, Workload, colors};
 use crate::{Args, Part};
 
 const TITLES: &str = "workload | colors | conn. | server              | requests/s                | p50 ms              | p99 ms              \
-    | CPU µs/request | switches/request | RSS MiB | rate × | CPU × ";
+    | CPU µs/request      | switches/request | RSS MiB          | rate × | CPU × ";
 
 /// Few, some, and many for each processor.
 const CONNECTIONS: [u32; 4] = [8, 32, 64, 256];
@@ -125,9 +125,9 @@ fn row(runs: &[Run], colors: &[Run]) -> [String; 8] {
         spread(of(|run| run.rate)),
         spread(of(|run| run.times[0])),
         spread(of(|run| run.times[1])),
-        figure(of(|run| run.usage.cpu_us)),
+        spread(of(|run| run.usage.cpu_us)),
         figure(of(|run| run.usage.switches)),
-        figure(of(|run| run.resident_mib)),
+        spread(of(|run| run.resident_mib)),
         figure(ratio(|run| run.rate)),
         figure(ratio(|run| run.usage.cpu_us)),
     ]

@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 pub(crate) const SUMMARY_TITLE: &str = "clients of one color";
 
-const TITLES: &str = "clients | colors | server          | told ms             | PUT ms | CPU s/idle minute | KiB/client | not told";
+const TITLES: &str = "clients | colors | server          | told ms             | PUT ms           | CPU s/idle minute | KiB/client | not told";
 
 struct Member {
     stream: TcpStream,
@@ -119,7 +119,7 @@ fn measure(
     }
     let not_told = if missed > 0 { missed.to_string() } else { String::new() };
     let told = if missed > 0 { number(f64::NAN) } else { spread(times) };
-    Ok([told, figure(answers), figure([per_minute]), figure([memory]), not_told])
+    Ok([told, spread(answers), figure([per_minute]), figure([memory]), not_told])
 }
 
 impl<'a> Crowd<'a> {

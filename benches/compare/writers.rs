@@ -30,7 +30,7 @@ const STRIDE: usize = 7919;
 /// How many there were so far.
 static CHANGES: AtomicU32 = AtomicU32::new(0);
 
-const TITLES: &str = "colors  | writers | server | changes/s                 | p50 ms              | p99 ms              | CPU µs/change | time × | rate × ";
+const TITLES: &str = "colors  | writers | server | changes/s                 | p50 ms              | p99 ms              | CPU µs/change    | time × | rate × ";
 
 pub(crate) enum Contestant {
     Colors(Kind, Server),
@@ -110,7 +110,7 @@ fn row(runs: &[Run], colors: &[Run]) -> [String; 6] {
         spread(runs.iter().map(|run| run.rate)),
         spread(runs.iter().map(|run| run.time(0.5))),
         spread(runs.iter().map(|run| run.time(0.99))),
-        figure(runs.iter().map(|run| run.cpu_us)),
+        spread(runs.iter().map(|run| run.cpu_us)),
         figure(ratio(|run| run.time(0.5))),
         figure(ratio(|run| run.rate)),
     ]
