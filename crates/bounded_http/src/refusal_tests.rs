@@ -130,6 +130,15 @@ fn after_a_refusal_16_mib_are_dropped_and_no_more() {
     }
 }
 
+/// One that sends as fast as the server reads lets others have their turn.
+#[test]
+fn in_one_turn_64_kib_are_received_and_no_more() {
+    let mut pair = Pair::in_state("lingering");
+    pair.client.send(&"x".repeat(64 * 1024 + 1));
+    assert_eq!(pair.handle(Event::Socket), READ);
+    assert_eq!(rustix::io::ioctl_fionread(&pair.connection.socket), Ok(1));
+}
+
 /// Long answers are sent first, for as long as the client takes some of them.
 #[test]
 fn answers_before_a_refused_request_are_all_sent_to_a_client_that_reads_slowly() {
