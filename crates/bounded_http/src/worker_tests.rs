@@ -4,7 +4,6 @@
 #[path = "eviction_tests.rs"]
 mod eviction;
 
-use std::fmt;
 use std::os::unix::net::UnixStream;
 use std::thread;
 
@@ -12,18 +11,11 @@ use rustix::event::{PollFd, PollFlags};
 
 use super::*;
 use crate::limits::{Limits, Quota};
-use crate::policy::Arrival;
 use crate::request::respond_all;
 use crate::response::Response;
 use crate::shared::Handle;
 use crate::slot::Slot;
 use crate::test_application::{Application, Client, LIMITS, get, post};
-
-const _: () = {
-    const fn is_send<T: Send>() {}
-    is_send::<Worker>();
-    is_send::<Request>();
-};
 
 /// A server whose workers the test has pass by pass.
 struct Passes {
@@ -109,6 +101,9 @@ fn a_new_phase_wakes_all_workers() {
     assert_eq!(wakes(), [1, 1]);
     passes.server.stop();
     assert_eq!(wakes(), [1, 1]);
+    shared.note_excess(false);
+    shared.note_excess(true);
+    assert_eq!((wakes(), shared.phase()), ([0, 0], Phase::Stopping), "nothing follows a stop");
 }
 
 /// A socket that epoll has not reported yet may have the rest of a request.
@@ -444,27 +439,32 @@ fn the_time_goes_on_while_the_caller_of_recv_answers() {
     assert!(passes.worker.pass.now > begun);
 }
 
-struct Panicking;
-
-impl Policy for Panicking {
-    fn closed(&self, _: Arrival, _: Closing) {
-        panic!("on purpose")
-    }
-
-    fn warn(&self, _: fmt::Arguments<'_>) {
-        panic!("on purpose")
-    }
-}
-
 #[test]
 fn a_policy_that_panics_ends_no_worker() {
-    let server = Handle::new(1, LIMITS).unwrap();
-    let (_, mut workers) = server.start(Arc::new(Panicking), Vec::<UnixStream>::new()).unwrap();
+    let mut passes = Passes::new();
+    passes.application.notes.panics.store(true, Relaxed);
     let (client, socket) = Client::new();
     // so that it is not taken
-    epoll::add(&workers[0].epoll, &socket, EventData::new_u64(9), EventFlags::empty()).unwrap();
-    server.adopt(socket);
-    assert!(workers[0].wait());
-    assert!(workers[0].try_recv().is_none());
+    epoll::add(&passes.worker.epoll, &socket, EventData::new_u64(9), EventFlags::empty()).unwrap();
+    passes.server.adopt(socket);
+    passes.pass(&[]);
     assert_eq!(rustix::io::read(&client.0, &mut [0; 1]), Ok(0), "it is closed");
+}
+
+/// Two panics at a time would end the process.
+#[test]
+fn a_request_that_a_panic_drops_gets_a_500_though_the_policy_panics_as_well() {
+    let mut passes = Passes::new();
+    passes.application.notes.panics.store(true, Relaxed);
+    let mut client = passes.connect(&get("/a"));
+    assert!(passes.worker.wait());
+    let request = passes.worker.try_recv().unwrap();
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        let _request = request;
+        panic!("on purpose")
+    }));
+    assert!(panicked.is_err());
+    // its thread ends, as when the panic came in its loop
+    drop(passes.worker);
+    assert_eq!(client.received(), ["500"]);
 }
