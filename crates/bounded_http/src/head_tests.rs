@@ -18,20 +18,8 @@ fn fields(head: &Head) -> Vec<(Vec<u8>, Vec<u8>)> {
 #[test]
 fn the_fields_are_those_that_httparse_finds() {
     const PIECES: [&[u8]; 14] = [
-        b"A",
-        b"Host",
-        b":",
-        b": ",
-        b" ",
-        b"\t",
-        b"\r\n",
-        b"\r\n",
-        b"\r",
-        b"\xff",
-        b"=",
-        b"\0",
-        b"x: y\r\n",
-        b"Empty:\r\n",
+        b"A", b"Host", b":", b": ", b" ", b"\t", b"\r\n", b"\r\n", b"\r", b"\xff", b"=", b"\0",
+        b"x:y\r\n", b"E:\r\n",
     ];
     let mut random = fastrand::Rng::with_seed(1);
     let (mut whole, mut in_part) = (0, 0);
@@ -41,13 +29,14 @@ fn the_fields_are_those_that_httparse_finds() {
         (0..random.usize(..12)).for_each(|_| bytes.extend(*random.choice(&PIECES).unwrap()));
         bytes.extend(*random.choice(&[&b""[..], b"\n", b"\r\n\r\n"]).unwrap());
         let expected = parsed_fields(&bytes);
+        let label = bytes.escape_ascii();
         if let Some(head) = parse_in_part(&bytes) {
             in_part += usize::from(!expected.is_empty());
-            assert_eq!(fields(&head), expected, "{:?}", bytes.escape_ascii().to_string());
+            assert_eq!(fields(&head), expected, "{label}");
         }
         if let Ok(incoming) = parse(&bytes, 0, true) {
             whole += 1;
-            assert_eq!(fields(&incoming.head), expected, "{:?}", bytes.escape_ascii().to_string());
+            assert_eq!(fields(&incoming.head), expected, "{label}");
         }
     }
     assert!(whole > 1000 && in_part > 1000, "{whole} {in_part}");
