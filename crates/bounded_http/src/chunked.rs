@@ -202,11 +202,4 @@ mod tests {
         let trailers = "0\r\n".to_owned() + &"a: b\r\n".repeat(5_000);
         check(trailers.as_bytes(), 9, Err(ProtocolError::CHUNK));
     }
-
-    #[test]
-    fn more_than_the_limit_is_refused_at_its_announcement() {
-        check(b"A\r\n", 9, Err(ProtocolError::ContentTooLarge(9)));
-        check(b"5\r\nabcde\r\n5\r\n", 9, Err(ProtocolError::ContentTooLarge(9)));
-        check(b"ffffffffffffffff\r\n", 9, Err(ProtocolError::ContentTooLarge(9)));
-    }
 }

@@ -43,24 +43,21 @@ fn the_fields_are_those_that_httparse_finds() {
 }
 
 #[test]
-fn a_refused_head_has_the_fields_before_the_error() {
-    for (bytes, target, names) in [
-        ("GET", None, &[][..]),
-        ("GET ", Some(""), &[]),
-        ("GET /a:b", Some(""), &[]),
-        ("GET /a b:c xx: y\r\nD: e\r\n", Some("/a"), &[]),
-        ("GET /a HTTP/2.0\r\nA: b\r\n", Some("/a"), &[]),
-        ("GET /a HTTP/1.1\n", Some("/a"), &[]),
-        ("GET /a HTTP/1.1\r\nA:b\r\nC:\r\nD: \0\r\nE: f\r\n", Some("/a"), &["A", "C"]),
-        ("GET /a HTTP/1.1\r\nA: b\r\nC: d\n", Some("/a"), &["A", "C"]),
-        ("GET /a HTTP/1.1\r\nA: b\r\nC: d", Some("/a"), &["A"]),
-        ("GET /a HTTP/1.1\r\nA: b\r\n c: d\r\n", Some("/a"), &["A"]),
+fn a_refused_head_has_the_target_and_the_fields_before_the_error() {
+    for (bytes, target) in [
+        ("GET", None),
+        ("GET ", Some("")),
+        ("GET /a:b", Some("")),
+        ("GET /a b:c xx: y\r\nD: e\r\n", Some("/a")),
+        ("GET /a HTTP/2.0\r\nA: b\r\n", Some("/a")),
+        ("GET /a HTTP/1.1\n", Some("/a")),
+        ("GET /a HTTP/1.1\r\nA:b\r\nC:\r\nD: \0\r\nE: f\r\n", Some("/a")),
+        ("GET /a HTTP/1.1\r\nA: b\r\nC: d", Some("/a")),
     ] {
         let head = parse_in_part(bytes.as_bytes());
         assert_eq!(head.as_ref().map(Head::target), target, "{bytes:?}");
         let found = head.map(|head| fields(&head)).unwrap_or_default();
-        let found: Vec<_> = found.iter().map(|(name, _)| str::from_utf8(name).unwrap()).collect();
-        assert_eq!(found, names, "{bytes:?}");
+        assert_eq!(found, parsed_fields(bytes.as_bytes()), "{bytes:?}");
     }
     let line = "a".repeat(1000) + ": b\r\n";
     let long = "GET /a HTTP/1.1\r\n".to_owned() + &line.repeat(FIELD_LINES_MAX + 1);

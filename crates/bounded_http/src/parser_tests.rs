@@ -72,10 +72,7 @@ fn the_version_and_connection_decide_whether_the_connection_stays() {
     check("GET /a HTTP/1.1\r\nHost: h\r\nConnection: x, CLOSE\r\n\r\n", Ok((head, "", false)));
     check("CONNECT h:1 HTTP/1.1\r\nHost: h:1\r\n\r\n", Ok(("CONNECT h:1", "", false)));
     check("GET /a HTTP/1.1\r\nHost: h\r\nConnection: not-close\r\n\r\n", Ok((head, "", true)));
-    check(
-        "GET /a HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
-        Ok((head, "", true)),
-    );
+    check(post("Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n"), Ok(("POST /a", "", true)));
 }
 
 #[test]
@@ -154,7 +151,9 @@ fn content_over_the_limit_is_refused_before_it_arrives() {
             refused(post(&format!("{expect}Content-Length: {length}\r\n\r\n")), too_long);
         }
     }
-    refused(post("Transfer-Encoding: chunked\r\n\r\n11\r\n"), too_long);
+    for size in ["11", "8\r\n12345678\r\n9", "8\r\n12345678\r\nffffffffffffffff", "100000001"] {
+        refused(post(&format!("Transfer-Encoding: chunked\r\n\r\n{size}\r\n")), too_long);
+    }
 }
 
 #[test]
@@ -173,12 +172,9 @@ fn a_host_is_given_once_and_well_formed() {
     for host in hosts.split(' ') {
         check(format!("GET /a HTTP/1.1\r\nHost: {host}\r\n\r\n"), Ok(("GET /a", "", true)));
     }
-    refused(
-        "GET http://a@b/ HTTP/1.1\r\nHost: a\r\n\r\n",
-        ProtocolError::malformed(
-            "the authority of the request target is not of the form host[:port]",
-        ),
-    );
+    let authority = "the authority of the request target is not of the form host[:port]";
+    let request = "GET http://a@b/ HTTP/1.1\r\nHost: a\r\n\r\n";
+    refused(request, ProtocolError::malformed(authority));
 }
 
 #[test]
