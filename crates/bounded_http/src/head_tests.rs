@@ -44,6 +44,8 @@ fn the_fields_are_those_that_httparse_finds() {
 
 #[test]
 fn a_refused_head_has_the_target_and_the_fields_before_the_error() {
+    let line = "a".repeat(1000) + ": b\r\n";
+    let long = "GET /a HTTP/1.1\r\n".to_owned() + &line.repeat(FIELD_LINES_MAX + 1);
     for (bytes, target) in [
         ("GET", None),
         ("GET ", Some("")),
@@ -53,15 +55,13 @@ fn a_refused_head_has_the_target_and_the_fields_before_the_error() {
         ("GET /a HTTP/1.1\n", Some("/a")),
         ("GET /a HTTP/1.1\r\nA:b\r\nC:\r\nD: \0\r\nE: f\r\n", Some("/a")),
         ("GET /a HTTP/1.1\r\nA: b\r\nC: d", Some("/a")),
+        (&long, Some("/a")),
     ] {
         let head = parse_in_part(bytes.as_bytes());
         assert_eq!(head.as_ref().map(Head::target), target, "{bytes:?}");
         let found = head.map(|head| fields(&head)).unwrap_or_default();
         assert_eq!(found, parsed_fields(bytes.as_bytes()), "{bytes:?}");
     }
-    let line = "a".repeat(1000) + ": b\r\n";
-    let long = "GET /a HTTP/1.1\r\n".to_owned() + &line.repeat(FIELD_LINES_MAX + 1);
-    assert_eq!(fields(&parse_in_part(long.as_bytes()).unwrap()), parsed_fields(long.as_bytes()));
 }
 
 #[test]

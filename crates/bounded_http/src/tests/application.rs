@@ -29,9 +29,6 @@ pub(super) const LIMITS: Limits = Limits {
 /// How many bytes the content of `/current` has: more than a socket takes at once.
 pub(super) const LONG: usize = 1_000_000;
 
-/// How long a request for `/park` is parked.
-const PARK_TIME: Duration = Duration::from_secs(60);
-
 /// Why connections were closed, and how often the system has refused something.
 #[derive(Default)]
 pub(super) struct Notes {
@@ -107,7 +104,7 @@ impl Application {
     /// Does with a request what its target says.
     pub(super) fn answer(&mut self, request: Request) {
         let is_new = request.reason() == Reason::New;
-        let until = request.arrival().received_at + PARK_TIME;
+        let until = request.arrival().received_at + Duration::from_secs(60);
         let response = match request.url() {
             "/park" if is_new => return request.park(until),
             "/park-again" => return request.park(until),
