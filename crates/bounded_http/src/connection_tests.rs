@@ -221,7 +221,7 @@ fn a_parked_request_is_received_again_when_its_client_goes_on() {
 
 /// The client may ask for the next thing only when it has read these.
 #[test]
-fn responses_before_a_request_that_is_away_are_sent_to_their_end_and_before_that_none_is_parked() {
+fn earlier_responses_are_sent_to_their_end_while_a_request_is_away_and_before_one_is_parked() {
     for (target, last) in [("/park", &["200 /park ClientGoesOn"][..]), ("/away", &[])] {
         let mut pair = Pair::new();
         sockopt::set_socket_send_buffer_size(&pair.connection.socket, 1).unwrap();
