@@ -145,18 +145,16 @@ fn has_pending(listener: &impl AsFd) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::fmt;
     use std::io::{Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
     use std::os::unix::net::UnixStream;
-    use std::sync::atomic::AtomicUsize;
     use std::sync::mpsc;
     use std::thread;
 
     use super::*;
     use crate::limits::Limits;
     use crate::shared::Handle;
-    use crate::test_application::{describe, get, respond};
+    use crate::test_application::{Notes, describe, get, respond};
     use crate::worker::Worker;
 
     fn acceptor() -> (Acceptor<TcpListener>, Vec<Worker>) {
@@ -183,29 +181,19 @@ mod tests {
         assert_eq!(acceptor.shared.connections(), 1);
     }
 
-    /// How often something was refused.
-    #[derive(Default)]
-    struct Troubles(AtomicUsize);
-
-    impl Policy for Troubles {
-        fn warn(&self, _: fmt::Arguments<'_>) {
-            self.0.fetch_add(1, Relaxed);
-            panic!("on purpose")
-        }
-    }
-
     /// A socket that does not listen seems to have a connection, which is never accepted.
     #[test]
     fn what_cannot_be_accepted_ends_no_acceptor_and_delays_no_stop() {
         let (mut client, socket) = UnixStream::pair().unwrap();
         client.write_all(b"1").unwrap();
         let server = Handle::new(1, Limits::default()).unwrap();
-        let policy = Arc::new(Troubles::default());
-        let (acceptor, _workers) = server.start(Arc::clone(&policy) as _, vec![socket]).unwrap();
+        let notes = Arc::new(Notes::default());
+        notes.panics.store(true, Relaxed);
+        let (acceptor, _workers) = server.start(Arc::clone(&notes) as _, vec![socket]).unwrap();
         acceptor.accept(&[], None).unwrap();
-        assert_eq!(policy.0.load(Relaxed), 1);
+        assert_eq!(notes.warnings.load(Relaxed), 1);
         assert_eq!(acceptor.stop(Instant::now()), 0);
-        assert_eq!(policy.0.load(Relaxed), 1);
+        assert_eq!(notes.warnings.load(Relaxed), 1);
     }
 
     #[test]
@@ -241,13 +229,5 @@ mod tests {
         drop(client);
         serving.join().unwrap().unwrap();
         assert_eq!(stopping.join().unwrap(), 0);
-    }
-
-    #[test]
-    fn a_stop_lasts_though_there_is_room_for_connections() {
-        let (acceptor, _workers) = acceptor();
-        acceptor.shared.set_phase(Phase::Stopping);
-        acceptor.accept(&[], Some(Duration::ZERO)).unwrap();
-        assert_eq!(acceptor.shared.phase(), Phase::Stopping);
     }
 }

@@ -5,9 +5,7 @@ use crate::policy::Closing;
 
 #[test]
 fn at_the_connection_limit_a_client_that_goes_on_reading_is_not_closed() {
-    let mut passes = Passes::new();
-    let client = passes.connect(&get("/current"));
-    passes.pass(&[]);
+    let (mut passes, client) = Passes::serving(&get("/current"));
     passes.shared().set_phase(Phase::AboveLimit);
     let _others = [(); 10].map(|()| Quota::new(Arc::clone(passes.shared()), 1));
     let mut received = vec![0; 50_000];
@@ -36,11 +34,8 @@ fn at_the_connection_limit_as_many_give_way_as_others_wait_and_the_longest_stall
     let _others = [(); 8].map(|()| Quota::new(Arc::clone(passes.shared()), 1));
     passes.shared().set_phase(Phase::AboveLimit);
     (0..5).for_each(|_| passes.pass_after(1));
-    let received = clients.each_mut().map(Client::received);
-    assert_eq!(
-        received.map(|texts| texts.concat()),
-        ["503 refused close", "503 refused close", "", ""]
-    );
+    let received = clients.each_mut().map(|client| client.received().concat());
+    assert_eq!(received, ["503 refused close", "503 refused close", "", ""]);
     assert_eq!(passes.application.notes.closed(), [Closing::NoRoom; 2]);
 }
 

@@ -18,20 +18,8 @@ fn fields(head: &Head) -> Vec<(Vec<u8>, Vec<u8>)> {
 #[test]
 fn the_fields_are_those_that_httparse_finds() {
     const PIECES: [&[u8]; 14] = [
-        b"A",
-        b"Host",
-        b":",
-        b": ",
-        b" ",
-        b"\t",
-        b"\r\n",
-        b"\r\n",
-        b"\r",
-        b"\xff",
-        b"=",
-        b"\0",
-        b"x: y\r\n",
-        b"Empty:\r\n",
+        b"A", b"Host", b":", b": ", b" ", b"\t", b"\r\n", b"\r\n", b"\r", b"\xff", b"=", b"\0",
+        b"x:y\r\n", b"E:\r\n",
     ];
     let mut random = fastrand::Rng::with_seed(1);
     let (mut whole, mut in_part) = (0, 0);
@@ -41,41 +29,39 @@ fn the_fields_are_those_that_httparse_finds() {
         (0..random.usize(..12)).for_each(|_| bytes.extend(*random.choice(&PIECES).unwrap()));
         bytes.extend(*random.choice(&[&b""[..], b"\n", b"\r\n\r\n"]).unwrap());
         let expected = parsed_fields(&bytes);
+        let label = bytes.escape_ascii();
         if let Some(head) = parse_in_part(&bytes) {
             in_part += usize::from(!expected.is_empty());
-            assert_eq!(fields(&head), expected, "{:?}", bytes.escape_ascii().to_string());
+            assert_eq!(fields(&head), expected, "{label}");
         }
         if let Ok(incoming) = parse(&bytes, 0, true) {
             whole += 1;
-            assert_eq!(fields(&incoming.head), expected, "{:?}", bytes.escape_ascii().to_string());
+            assert_eq!(fields(&incoming.head), expected, "{label}");
         }
     }
     assert!(whole > 1000 && in_part > 1000, "{whole} {in_part}");
 }
 
 #[test]
-fn a_refused_head_has_the_fields_before_the_error() {
-    for (bytes, target, names) in [
-        ("GET", None, &[][..]),
-        ("GET ", Some(""), &[]),
-        ("GET /a:b", Some(""), &[]),
-        ("GET /a b:c xx: y\r\nD: e\r\n", Some("/a"), &[]),
-        ("GET /a HTTP/2.0\r\nA: b\r\n", Some("/a"), &[]),
-        ("GET /a HTTP/1.1\n", Some("/a"), &[]),
-        ("GET /a HTTP/1.1\r\nA:b\r\nC:\r\nD: \0\r\nE: f\r\n", Some("/a"), &["A", "C"]),
-        ("GET /a HTTP/1.1\r\nA: b\r\nC: d\n", Some("/a"), &["A", "C"]),
-        ("GET /a HTTP/1.1\r\nA: b\r\nC: d", Some("/a"), &["A"]),
-        ("GET /a HTTP/1.1\r\nA: b\r\n c: d\r\n", Some("/a"), &["A"]),
+fn a_refused_head_has_the_target_and_the_fields_before_the_error() {
+    let line = "a".repeat(1000) + ": b\r\n";
+    let long = "GET /a HTTP/1.1\r\n".to_owned() + &line.repeat(FIELD_LINES_MAX + 1);
+    for (bytes, target) in [
+        ("GET", None),
+        ("GET ", Some("")),
+        ("GET /a:b", Some("")),
+        ("GET /a b:c xx: y\r\nD: e\r\n", Some("/a")),
+        ("GET /a HTTP/2.0\r\nA: b\r\n", Some("/a")),
+        ("GET /a HTTP/1.1\n", Some("/a")),
+        ("GET /a HTTP/1.1\r\nA:b\r\nC:\r\nD: \0\r\nE: f\r\n", Some("/a")),
+        ("GET /a HTTP/1.1\r\nA: b\r\nC: d", Some("/a")),
+        (&long, Some("/a")),
     ] {
         let head = parse_in_part(bytes.as_bytes());
         assert_eq!(head.as_ref().map(Head::target), target, "{bytes:?}");
         let found = head.map(|head| fields(&head)).unwrap_or_default();
-        let found: Vec<_> = found.iter().map(|(name, _)| str::from_utf8(name).unwrap()).collect();
-        assert_eq!(found, names, "{bytes:?}");
+        assert_eq!(found, parsed_fields(bytes.as_bytes()), "{bytes:?}");
     }
-    let line = "a".repeat(1000) + ": b\r\n";
-    let long = "GET /a HTTP/1.1\r\n".to_owned() + &line.repeat(FIELD_LINES_MAX + 1);
-    assert_eq!(fields(&parse_in_part(long.as_bytes()).unwrap()), parsed_fields(long.as_bytes()));
 }
 
 #[test]

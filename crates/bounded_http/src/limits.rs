@@ -280,11 +280,9 @@ mod tests {
         for (limit, expected) in [
             (None, 32),
             (Some(mib(4096)), 32),
-            (Some(mib(512)), 32),
             (Some(mib(64)), 4),
             (Some(mib(32)), 2),
             (Some(mib(1)), 2),
-            (Some(0), 2),
         ] {
             assert_eq!(buffers_within(limit), mib(expected), "{limit:?}");
         }
@@ -327,9 +325,8 @@ mod tests {
         one.set_memory(5_000);
         assert!(!other.would_exceed(10_001), "half of it is left");
         one.set_memory(5_001);
-        assert!(
-            other.would_exceed(5_000) && !other.would_exceed(4_999) && !one.would_exceed(10_001)
-        );
+        assert!(other.would_exceed(5_000) && !other.would_exceed(4_999));
+        assert!(!one.would_exceed(10_001));
         drop(one);
         assert!(!other.would_exceed(10_001));
     }
@@ -367,11 +364,6 @@ mod tests {
         // the older ones are closed: 2,000 more than the limit, so 8 tenths of 30 s are left
         contents.drain(..2);
         assert_eq!(deadlines(&contents), [26., 26., 27., 27., 28., 28.].map(Some));
-        drop(contents);
-        assert_eq!(read_bytes(), 0);
-        // a long content and the one before may be read to their end
-        let contents = [0, 1].map(|number| read(&SharedContent::new(vec![0; 10_001]), number));
-        assert_eq!(deadlines(&contents), [None; 4]);
         drop(contents);
         assert_eq!(read_bytes(), 0);
     }

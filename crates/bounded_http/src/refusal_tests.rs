@@ -16,22 +16,11 @@ fn nothing_behind_a_refused_request_is_read_as_another() {
     for (refused, expected) in [
         ("nonsense\r\n\r\n", "400 refused close"),
         (&head("POST", "Content-Length: 3, 4\r\n\r\n{}"), "400 refused Host Content-Length close"),
-        // 2 bytes for who keeps only 32 bits
-        (
-            &head("POST", "Content-Length: 4294967298\r\n\r\n{}"),
-            "413 refused Host Content-Length close",
-        ),
         (
             &head("POST", "Transfer-Encoding: chunked\r\n\r\n2\r\n{}0\r\n\r\n"),
             "400 refused Host Transfer-Encoding close",
         ),
-        (
-            &head("POST", "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
-            "400 refused Host Content-Length Transfer-Encoding close",
-        ),
-        (&head("GET", "Host: a\r\n\r\n"), "400 refused Host Host close"),
         (&head("GET", "X: a\nContent-Length: 3\r\n\r\n"), "400 refused Host X close"),
-        (&head("GET", " folded: x\r\n\r\n"), "400 refused Host close"),
         (&"A".repeat(40), "501 refused close"),
         (&post[..post.len() - 60], "403 close"),
     ] {
@@ -79,22 +68,17 @@ fn a_head_that_is_too_long_is_refused_with_all_of_its_whole_fields() {
 
 #[test]
 fn a_request_that_is_cut_off_at_any_byte_is_refused_and_not_handed_out() {
-    let chunked = "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
+    let chunked = "Transfer-Encoding: chunked\r\n\r\n3;x\r\nabc\r\n0\r\nA: b\r\n\r\n";
     for request in [post("/away", 3), head("POST", chunked).replace("/a ", "/away ")] {
-        for end in 0..request.len() {
+        for end in 1..request.len() {
             let mut pair = Pair::new();
             pair.send(1, &request[..end]);
             pair.client.0.shutdown(Shutdown::Write).unwrap();
-            let next = pair.handle(Event::Socket);
+            pair.handle(Event::Socket);
             let received = pair.client.received();
+            let is_refusal = |text: &String| text.starts_with("400 ") && text.ends_with("close");
+            assert!(received.len() == 1 && is_refusal(&received[0]), "{end}: {received:?}");
             assert_eq!(pair.application.away.len(), 0, "{end}");
-            if end == 0 {
-                assert_eq!((next, received), (Next::Close, vec![]));
-            } else {
-                let is_refusal =
-                    |text: &String| text.starts_with("400 ") && text.ends_with("close");
-                assert!(received.len() == 1 && is_refusal(&received[0]), "{end}: {received:?}");
-            }
         }
     }
     let reason = "the connection ended in the middle of the request";
@@ -105,9 +89,8 @@ fn a_request_that_is_cut_off_at_any_byte_is_refused_and_not_handed_out() {
 fn a_client_that_asks_before_it_sends_content_is_told_to_go_on_unless_it_is_refused() {
     let ask = |target: &str, length: usize| {
         let mut pair = Pair::new();
-        let head =
-            head("POST", &format!("Expect: 100-continue\r\nContent-Length: {length}\r\n\r\n"));
-        pair.send(1, &head.replace("/a ", target));
+        let rest = format!("Expect: 100-continue\r\nContent-Length: {length}\r\n\r\n");
+        pair.send(1, &head("POST", &rest).replace("/a ", target));
         pair
     };
     let mut pair = ask("/a ", 3);
@@ -130,6 +113,15 @@ fn after_a_refusal_16_mib_are_dropped_and_no_more() {
     }
 }
 
+/// One that sends as fast as the server reads lets others have their turn.
+#[test]
+fn in_one_turn_64_kib_are_received_and_no_more() {
+    let mut pair = Pair::in_state("lingering");
+    pair.client.send(&"x".repeat(64 * 1024 + 1));
+    assert_eq!(pair.handle(Event::Socket), READ);
+    assert_eq!(rustix::io::ioctl_fionread(&pair.connection.socket), Ok(1));
+}
+
 /// Long answers are sent first, for as long as the client takes some of them.
 #[test]
 fn answers_before_a_refused_request_are_all_sent_to_a_client_that_reads_slowly() {
@@ -137,10 +129,7 @@ fn answers_before_a_refused_request_are_all_sent_to_a_client_that_reads_slowly()
     let mut next = pair.send(1, &(get("/current").repeat(2) + "nonsense\r\n\r\n"));
     let (mut received, mut seconds) = (Vec::new(), 1);
     while next != READ {
-        let mut some = vec![0; 200_000];
-        // It fails when there is nothing yet.
-        let length = rustix::io::read(&pair.client.0, &mut some).unwrap_or(0);
-        received.extend_from_slice(&some[..length]);
+        received.extend(pair.client.receive());
         // it is overdue each time, and the socket has room
         seconds += 30;
         pair.begin(seconds);
@@ -161,8 +150,6 @@ fn responses_promise_whole_seconds_and_at_least_one() {
     let mut pair = Pair::new();
     pair.send(1, &get("/a"));
     let response = String::from_utf8(pair.client.receive()).unwrap();
-    assert!(
-        response.contains("Connection: keep-alive\r\nKeep-Alive: timeout=75\r\n"),
-        "{response}"
-    );
+    let promise = "\r\nConnection: keep-alive\r\nKeep-Alive: timeout=75\r\n";
+    assert!(response.contains(promise), "{response}");
 }

@@ -252,31 +252,10 @@ mod tests {
 
     const DATE: &str = "Sat, 21 Nov 2026 01:02:03 GMT";
 
-    #[track_caller]
-    fn check(response: &Response, end: &str, expected: &str) {
-        let mut out = Vec::new();
-        response.write_head(&mut out, DATE, end);
-        assert_eq!(String::from_utf8(out).unwrap(), expected);
-    }
-
-    #[test]
-    fn a_head_has_the_fields_of_the_response_among_those_of_the_server() {
-        let content = Content::Own(b"none\n".to_vec());
-        let mut response = Response::new(StatusCode(404), content);
-        response.add_field_lines(["\r\nAllow: GET", "\r\nVary: Accept"]);
-        check(
-            &response,
-            &keep_alive(75),
-            "HTTP/1.1 404 Not Found\r\nDate: Sat, 21 Nov 2026 01:02:03 GMT\r\n\
-             Allow: GET\r\nVary: Accept\r\nContent-Length: 5\r\n\
-             Connection: keep-alive\r\nKeep-Alive: timeout=75\r\n\r\n",
-        );
-    }
-
     #[test]
     fn a_field_is_given_once_and_none_contradicts_the_server() {
         let field = |name: &str, value: &str| Header::from_bytes(name, value).unwrap();
-        let response = Response::from_string("<p>")
+        let mut response = Response::from_string("<p>")
             .with_header(field("Content-Length", "9"))
             .with_header(field("connection", "upgrade"))
             .with_header(field("Link", "<a>\r\nContent-Length: 9"))
@@ -286,22 +265,21 @@ mod tests {
             .with_header(field("Allow", "GET"))
             .with_header(field("Content-Type-Not", "text/plain"))
             .with_header(field("content-type", "text/html"));
-        check(
-            &response,
-            CLOSE,
-            "HTTP/1.1 200 OK\r\nDate: Sat, 21 Nov 2026 01:02:03 GMT\r\n\
-             Allow: GET\r\nContent-Type-Not: text/plain\r\ncontent-type: text/html\r\n\
-             Content-Length: 3\r\nConnection: close\r\n\r\n",
-        );
-    }
-
-    #[test]
-    fn a_response_without_content_announces_none() {
-        check(
-            &Response::new(StatusCode(204), Content::None),
-            CLOSE,
-            "HTTP/1.1 204 No Content\r\nDate: Sat, 21 Nov 2026 01:02:03 GMT\r\n\
-             Connection: close\r\n\r\n",
-        );
+        response.add_field_lines(["\r\nVary: Accept", "\r\nA: b"]);
+        let stays = "Connection: keep-alive\r\nKeep-Alive: timeout=75";
+        for (status, line, end, expected_end) in [
+            (200, "200 OK", CLOSE, "Connection: close"),
+            (404, "404 Not Found", &keep_alive(75), stays),
+            (413, "413 Content Too Large", CLOSE, "Connection: close"),
+        ] {
+            let mut out = Vec::new();
+            response.clone().with_status_code(status).write_head(&mut out, DATE, end);
+            let expected = format!(
+                "HTTP/1.1 {line}\r\nDate: {DATE}\r\nAllow: GET\r\n\
+                 Content-Type-Not: text/plain\r\ncontent-type: text/html\r\nVary: Accept\r\n\
+                 A: b\r\nContent-Length: 3\r\n{expected_end}\r\n\r\n"
+            );
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
     }
 }

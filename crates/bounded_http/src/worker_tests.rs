@@ -4,26 +4,17 @@
 #[path = "eviction_tests.rs"]
 mod eviction;
 
-use std::fmt;
 use std::os::unix::net::UnixStream;
-use std::thread;
 
 use rustix::event::{PollFd, PollFlags};
 
 use super::*;
 use crate::limits::{Limits, Quota};
-use crate::policy::Arrival;
 use crate::request::respond_all;
 use crate::response::Response;
-use crate::shared::Handle;
+use crate::shared::{Handle, WorkerShared};
 use crate::slot::Slot;
 use crate::test_application::{Application, Client, LIMITS, get, post};
-
-const _: () = {
-    const fn is_send<T: Send>() {}
-    is_send::<Worker>();
-    is_send::<Request>();
-};
 
 /// A server whose workers the test has pass by pass.
 struct Passes {
@@ -49,6 +40,14 @@ impl Passes {
         Self { worker, other, server, application, now: Instant::now() }
     }
 
+    /// With a client that is served already as far as possible, with the id 1.
+    fn serving(bytes: &str) -> (Self, Client) {
+        let mut passes = Self::new();
+        let client = passes.connect(bytes);
+        passes.pass(&[]);
+        (passes, client)
+    }
+
     fn shared(&self) -> &Arc<Shared> {
         &self.server.0
     }
@@ -70,9 +69,7 @@ impl Passes {
         let event =
             |id: &u64| epoll::Event { flags: EventFlags::IN, data: EventData::new_u64(*id) };
         self.worker.begin_pass(&ready.map(event).collect::<Vec<_>>(), self.now);
-        while let Some(request) = self.worker.try_recv() {
-            self.application.answer(request);
-        }
+        answer_all(&mut self.worker, &mut self.application);
         self.worker.end_pass(self.now);
         self.worker.end_pass(self.now);
     }
@@ -83,18 +80,35 @@ impl Passes {
     }
 }
 
+fn answer_all(worker: &mut Worker, application: &mut Application) {
+    while let Some(request) = worker.try_recv() {
+        application.answer(request);
+    }
+}
+
 /// Whether [`Worker::wait`] would return at once.
 fn is_ready(worker: &Worker) -> bool {
     let mut polled = [PollFd::new(&worker.epoll, PollFlags::IN)];
     rustix::event::poll(&mut polled, Some(&Timespec::default())).unwrap() > 0
 }
 
-/// How often a worker was woken since it looked.
-fn wakes(shared: &Shared, worker: usize) -> u64 {
-    let mut count = [0; 8];
-    // It fails if there was none.
-    let _ = rustix::io::read(&shared.workers[worker].inbox.eventfd, &mut count);
-    u64::from_ne_bytes(count)
+/// How often each worker was woken since it looked.
+fn wakes(shared: &Shared) -> Vec<u64> {
+    let wakes = |worker: &WorkerShared| {
+        let mut count = [0; 8];
+        // It fails if there was none.
+        let _ = rustix::io::read(&worker.inbox.eventfd, &mut count);
+        u64::from_ne_bytes(count)
+    };
+    shared.workers.iter().map(wakes).collect()
+}
+
+/// A client that is connected to the worker that has the fewest.
+fn adopt(server: &Handle, bytes: &str) -> Client {
+    let (mut client, socket) = Client::new();
+    client.send(bytes);
+    server.adopt(socket);
+    client
 }
 
 /// The deadlines depend on the phase.
@@ -102,21 +116,22 @@ fn wakes(shared: &Shared, worker: usize) -> u64 {
 fn a_new_phase_wakes_all_workers() {
     let passes = Passes::new();
     let shared = passes.shared();
-    let wakes = || [0, 1].map(|worker| wakes(shared, worker));
     shared.note_excess(false);
-    assert_eq!(wakes(), [0, 0], "it is the same");
+    assert_eq!(wakes(shared), [0, 0], "it is the same");
     shared.note_excess(true);
-    assert_eq!(wakes(), [1, 1]);
+    assert_eq!(wakes(shared), [1, 1]);
     passes.server.stop();
-    assert_eq!(wakes(), [1, 1]);
+    assert_eq!(wakes(shared), [1, 1]);
+    shared.note_excess(false);
+    shared.note_excess(true);
+    assert_eq!(wakes(shared), [0, 0], "nothing follows a stop");
+    assert_eq!(shared.phase(), Phase::Stopping);
 }
 
 /// A socket that epoll has not reported yet may have the rest of a request.
 #[test]
 fn no_deadline_passes_while_a_batch_is_full() {
-    let mut passes = Passes::new();
-    let _client = passes.connect("GET /");
-    passes.pass(&[]);
+    let (mut passes, _client) = Passes::serving("GET /");
     passes.now += LIMITS.request_timeout - Duration::from_millis(50);
     passes.pass(&[]);
     passes.now += Duration::from_millis(100);
@@ -129,9 +144,7 @@ fn no_deadline_passes_while_a_batch_is_full() {
 
 #[test]
 fn a_parked_request_is_received_again_once_its_worker_wakes_it() {
-    let mut passes = Passes::new();
-    let mut client = passes.connect(&get("/park"));
-    passes.pass(&[]);
+    let (mut passes, mut client) = Passes::serving(&get("/park"));
     passes.worker.wake(2);
     passes.pass(&[]);
     assert_eq!(client.received().len(), 0, "there is no connection 2");
@@ -143,9 +156,7 @@ fn a_parked_request_is_received_again_once_its_worker_wakes_it() {
 
 #[test]
 fn a_connection_whose_request_is_away_is_never_in_the_run_queue() {
-    let mut passes = Passes::new();
-    let mut client = passes.connect(&post("/away", 2));
-    passes.pass(&[]);
+    let (mut passes, mut client) = Passes::serving(&post("/away", 2));
     // the client sends more, the request is woken, and time passes
     client.send(&get("/a"));
     passes.shared().set_phase(Phase::Stopping);
@@ -163,9 +174,7 @@ fn a_connection_whose_request_is_away_is_never_in_the_run_queue() {
 /// Otherwise epoll would report it in every pass, in place of others.
 #[test]
 fn a_socket_whose_connection_is_in_the_run_queue_is_taken_out_of_epoll() {
-    let mut passes = Passes::new();
-    let mut client = passes.connect("");
-    passes.pass(&[]);
+    let (mut passes, mut client) = Passes::serving("");
     client.send(&get("/a").repeat(100));
     let state = |passes: &Passes| {
         let entry = &passes.worker.connections[&1];
@@ -247,16 +256,12 @@ fn wait_returns_at_once_while_a_request_is_handed_out_or_a_pass_is_not_over() {
 
 #[test]
 fn a_worker_looks_for_events_before_it_sleeps_and_only_if_it_has_no_work() {
-    let mut passes = Passes::new();
-    let mut client = passes.connect(&get("/park"));
-    passes.pass(&[]);
+    let (mut passes, mut client) = Passes::serving(&get("/park"));
     let looking = BusyPoll::looking();
     passes.worker.busy_poll = looking;
     let wait = |passes: &mut Passes| {
         assert!(passes.worker.wait());
-        while let Some(request) = passes.worker.try_recv() {
-            passes.application.answer(request);
-        }
+        answer_all(&mut passes.worker, &mut passes.application);
         passes.worker.busy_poll
     };
     passes.worker.wake(1);
@@ -276,19 +281,15 @@ fn a_worker_looks_for_events_before_it_sleeps_and_only_if_it_has_no_work() {
 #[test]
 fn a_notification_during_a_pass_ends_the_next_wait() {
     let mut passes = Passes::new();
-    let notify = |passes: &Passes| {
-        let server = passes.server.clone();
-        thread::spawn(move || server.notify(0)).join().unwrap();
-    };
     for is_handed_out in [false, true] {
         let _client = passes.connect(&get("/a"));
         assert!(passes.worker.wait());
         if !is_handed_out {
-            notify(&passes);
+            passes.server.notify(0);
         }
         let request = passes.worker.try_recv().unwrap();
         if is_handed_out {
-            notify(&passes);
+            passes.server.notify(0);
         }
         passes.application.answer(request);
         assert!(passes.worker.try_recv().is_none());
@@ -301,30 +302,22 @@ fn a_notification_during_a_pass_ends_the_next_wait() {
 #[test]
 fn answers_that_come_together_wake_each_worker_once() {
     let mut passes = Passes::new();
-    let mut clients = Vec::new();
-    for _ in 0..6 {
-        let (mut client, socket) = Client::new();
-        client.send(&get("/away"));
-        passes.server.adopt(socket);
-        clients.push(client);
-    }
-    assert_eq!([0, 1].map(|worker| wakes(&passes.server.0, worker)), [1, 1], "by the first");
+    let _clients = [(); 6].map(|()| adopt(&passes.server, &get("/away")));
+    assert_eq!(wakes(passes.shared()), [1, 1], "by the first");
     for worker in [&mut passes.worker, &mut passes.other] {
         passes.server.notify(worker.number());
         assert!(worker.wait());
-        while let Some(request) = worker.try_recv() {
-            passes.application.answer(request);
-        }
+        answer_all(worker, &mut passes.application);
     }
     let shared = &passes.server.0;
     let answers = passes.application.away.drain(..).map(|request| {
-        assert_eq!([0, 1].map(|worker| wakes(shared, worker)), [0, 0], "more is to come");
+        assert_eq!(wakes(shared), [0, 0], "more is to come");
         (request, Response::from_data("together"))
     });
     respond_all(answers);
-    assert_eq!([0, 1].map(|worker| wakes(shared, worker)), [1, 1]);
-    let mail = [0, 1].map(|worker| shared.workers[worker].inbox.take().len());
-    assert_eq!(mail, [3, 3]);
+    assert_eq!(wakes(shared), [1, 1]);
+    let mail = shared.workers.iter().map(|worker| worker.inbox.take().len());
+    assert_eq!(Vec::from_iter(mail), [3, 3]);
 }
 
 /// The workers of two servers may have the same number.
@@ -338,10 +331,8 @@ fn answers_go_to_the_servers_of_their_requests() {
         answers.push((passes.application.away.remove(0), Response::from_data("each")));
     }
     respond_all(answers);
-    assert_eq!(
-        servers.each_ref().map(|passes| passes.shared().workers[0].inbox.take().len()),
-        [1, 1]
-    );
+    let mail = servers.each_ref().map(|passes| passes.shared().workers[0].inbox.take().len());
+    assert_eq!(mail, [1, 1]);
 }
 
 #[test]
@@ -362,26 +353,16 @@ fn a_panic_between_answers_drops_none_of_those_before_it() {
 
 #[test]
 fn a_worker_that_is_gone_gets_no_connections() {
-    let mut passes = Passes::new();
+    let (mut passes, client) = Passes::serving("");
     let shared = Arc::downgrade(passes.shared());
-    let mut clients = vec![passes.connect("")];
-    passes.pass(&[]);
-    clients.push(passes.connect(""));
+    // which it has not taken
+    let mut clients = vec![client, passes.connect("")];
     drop(passes.worker);
-    assert_eq!(
-        passes.server.connections(),
-        0,
-        "those that it had, and those that it had not taken"
-    );
-    let adopt = |server: &Handle| {
-        let (client, socket) = Client::new();
-        server.adopt(socket);
-        client
-    };
-    clients.push(adopt(&passes.server));
+    assert_eq!(passes.server.connections(), 0);
+    clients.push(adopt(&passes.server, ""));
     assert_eq!(passes.other.pass.shared.workers[1].open.load(Relaxed), 1);
     drop(passes.other);
-    clients.push(adopt(&passes.server));
+    clients.push(adopt(&passes.server, ""));
     assert_eq!(passes.server.connections(), 0);
     for client in &clients {
         assert_eq!(rustix::io::read(&client.0, &mut [0; 1]), Ok(0), "it is closed");
@@ -424,9 +405,7 @@ fn a_client_that_reads_slowly_keeps_no_worker_once_the_server_is_over() {
 
 #[test]
 fn a_request_whose_connection_is_closed_keeps_no_worker_once_the_server_is_over() {
-    let mut passes = Passes::new();
-    let _client = passes.connect(&get("/away"));
-    passes.pass(&[]);
+    let (mut passes, _client) = Passes::serving(&get("/away"));
     passes.worker.close_all();
     passes.shared().is_over.store(true, Relaxed);
     assert_eq!(passes.server.connections(), 1);
@@ -444,27 +423,32 @@ fn the_time_goes_on_while_the_caller_of_recv_answers() {
     assert!(passes.worker.pass.now > begun);
 }
 
-struct Panicking;
-
-impl Policy for Panicking {
-    fn closed(&self, _: Arrival, _: Closing) {
-        panic!("on purpose")
-    }
-
-    fn warn(&self, _: fmt::Arguments<'_>) {
-        panic!("on purpose")
-    }
-}
-
 #[test]
 fn a_policy_that_panics_ends_no_worker() {
-    let server = Handle::new(1, LIMITS).unwrap();
-    let (_, mut workers) = server.start(Arc::new(Panicking), Vec::<UnixStream>::new()).unwrap();
+    let mut passes = Passes::new();
+    passes.application.notes.panics.store(true, Relaxed);
     let (client, socket) = Client::new();
     // so that it is not taken
-    epoll::add(&workers[0].epoll, &socket, EventData::new_u64(9), EventFlags::empty()).unwrap();
-    server.adopt(socket);
-    assert!(workers[0].wait());
-    assert!(workers[0].try_recv().is_none());
+    epoll::add(&passes.worker.epoll, &socket, EventData::new_u64(9), EventFlags::empty()).unwrap();
+    passes.server.adopt(socket);
+    passes.pass(&[]);
     assert_eq!(rustix::io::read(&client.0, &mut [0; 1]), Ok(0), "it is closed");
+}
+
+/// Two panics at a time would end the process.
+#[test]
+fn a_request_that_a_panic_drops_gets_a_500_though_the_policy_panics_as_well() {
+    let mut passes = Passes::new();
+    passes.application.notes.panics.store(true, Relaxed);
+    let mut client = passes.connect(&get("/a"));
+    assert!(passes.worker.wait());
+    let request = passes.worker.try_recv().unwrap();
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        let _request = request;
+        panic!("on purpose")
+    }));
+    assert!(panicked.is_err());
+    // its thread ends, as when the panic came in its loop
+    drop(passes.worker);
+    assert_eq!(client.received(), ["500"]);
 }

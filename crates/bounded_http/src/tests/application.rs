@@ -1,9 +1,11 @@
 //! A small application for the tests of the server, and a client of it.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -27,16 +29,22 @@ pub(super) const LIMITS: Limits = Limits {
 /// How many bytes the content of `/current` has: more than a socket takes at once.
 pub(super) const LONG: usize = 1_000_000;
 
-/// How long a request for `/park` is parked.
-const PARK_TIME: Duration = Duration::from_secs(60);
-
-/// Why connections were closed.
+/// Why connections were closed, and how often the system has refused something.
 #[derive(Default)]
-pub(super) struct Notes(Mutex<Vec<Closing>>);
+pub(super) struct Notes {
+    closed: Mutex<Vec<Closing>>,
+    pub(super) warnings: AtomicUsize,
+    /// It panics whatever it is told.
+    pub(super) panics: AtomicBool,
+}
 
 impl Notes {
     pub(super) fn closed(&self) -> Vec<Closing> {
-        self.0.lock().unwrap().clone()
+        self.closed.lock().unwrap().clone()
+    }
+
+    fn panic_if_told(&self) {
+        assert!(!self.panics.load(Relaxed), "on purpose");
     }
 }
 
@@ -57,6 +65,7 @@ impl Policy for Notes {
         status: StatusCode,
         _: Cow<'static, str>,
     ) -> Response {
+        self.panic_if_told();
         let mut text = "refused".to_owned();
         for (name, _) in head.iter().flat_map(|head| head.fields()) {
             text.push(' ');
@@ -66,7 +75,13 @@ impl Policy for Notes {
     }
 
     fn closed(&self, _: Arrival, reason: Closing) {
-        self.0.lock().unwrap().push(reason);
+        self.closed.lock().unwrap().push(reason);
+        self.panic_if_told();
+    }
+
+    fn warn(&self, _: fmt::Arguments<'_>) {
+        self.warnings.fetch_add(1, Relaxed);
+        self.panic_if_told();
     }
 }
 
@@ -89,7 +104,7 @@ impl Application {
     /// Does with a request what its target says.
     pub(super) fn answer(&mut self, request: Request) {
         let is_new = request.reason() == Reason::New;
-        let until = request.arrival().received_at + PARK_TIME;
+        let until = request.arrival().received_at + Duration::from_secs(60);
         let response = match request.url() {
             "/park" if is_new => return request.park(until),
             "/park-again" => return request.park(until),
