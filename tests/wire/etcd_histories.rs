@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use crate::common::client::{Client, request};
 use crate::common::etcd::Etcd;
 use crate::common::harness::{Server, SetOnDrop, eventually, figures};
-use crate::wire::histories::{Actor, Answer, Call, Operation, check};
+use crate::wire::histories::{Actor, Answer, Operation, calls_of, check};
 
 /// Kills and stops members of etcd and services, one at a time, so many times, or until it is over.
 fn disturb(
@@ -64,7 +64,7 @@ fn disturb(
 /// Reads a list to which one color is added after another, at each service. It only grows.
 fn read_on(addresses: &Mutex<Vec<SocketAddr>>, is_over: &AtomicBool) -> usize {
     let mut reads = 0;
-    let mut seen: Vec<(SocketAddr, Vec<u64>)> = vec![(([0; 4], 0).into(), Vec::new()); 3];
+    let mut seen: [(SocketAddr, u64); 3] = [(([0; 4], 0).into(), 0); 3];
     while !is_over.load(Relaxed) {
         for (place, seen) in seen.iter_mut().enumerate() {
             let address = addresses.lock().unwrap()[place];
@@ -73,11 +73,8 @@ fn read_on(addresses: &Mutex<Vec<SocketAddr>>, is_over: &AtomicBool) -> usize {
             let Some(response) = Client::new(stream).try_ask(&ask) else { continue };
             let json: serde_json::Value = serde_json::from_str(&response.content).unwrap();
             let count = json["value"].as_str().map_or(0, |value| value.parse().unwrap());
-            if seen.0 != address {
-                *seen = (address, Vec::new());
-            }
-            assert!(seen.1.last().is_none_or(|last| *last <= count), "{seen:?} {count}");
-            seen.1.push(count);
+            assert!(seen.0 != address || seen.1 <= count, "{seen:?} {count}");
+            *seen = (address, count);
             reads += 1;
         }
     }
@@ -127,21 +124,9 @@ fn every_history_at_services_that_share_an_etcd_has_an_order() {
                 let call = actor(place, 0)?.call(set);
                 call.ended.filter(|(_, answer)| *answer != Answer::NotSaved)
             });
-            let clients: Vec<Option<Actor>> =
-                (0..4).map(|client| actor(client, rounds * 4 + client as u32)).collect();
-            let mut calls: Vec<Call> = thread::scope(|scope| {
-                let start = |(client, actor): (u32, Actor)| {
-                    let first = rounds * 1000 + 10 * client + 10;
-                    scope.spawn(move || {
-                        let mut actor = actor;
-                        actor.calls(first..first + 4, || ())
-                    })
-                };
-                let clients =
-                    (0..).zip(clients).filter_map(|(client, actor)| Some((client, actor?)));
-                let running: Vec<_> = clients.map(start).collect();
-                running.into_iter().flat_map(|client| client.join().unwrap()).collect()
-            });
+            let client = |client| actor(client, rounds * 4 + client as u32);
+            let mut clients: Vec<Actor> = (0..4).filter_map(client).collect();
+            let mut calls = calls_of(&mut clients, rounds * 1000 + 10, 4, || ());
             // What is read may be older.
             calls.retain(|call| !matches!(call.operation, Operation::Read(_) | Operation::ReadAll));
             made += calls.len();
@@ -151,11 +136,7 @@ fn every_history_at_services_that_share_an_etcd_has_an_order() {
                 place += 1;
                 let mut actor = actor(place, 0)?;
                 let refused = actor.call(Operation::Delete(9, None)).ended?.1;
-                if refused == Answer::NotFound {
-                    Some(actor.call(Operation::ReadAll))
-                } else {
-                    None
-                }
+                (refused == Answer::NotFound).then(|| actor.call(Operation::ReadAll))
             });
             calls.push(last);
             check(&initial, &mut calls);
