@@ -5,11 +5,13 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use rustix::process::{Signal, geteuid};
 
-use crate::common::harness::{Scratch, Server, at_once, colors, run, stored, wait_until};
+use crate::common::harness::{
+    DEADLINE, Scratch, Server, at_once, colors, run, stored, wait_until, within,
+};
 use crate::common::process::colors_below_strace;
 
 pub(super) const A: &str = r#"{"name":"a","value":"1"}"#;
@@ -20,6 +22,19 @@ pub(super) const LIST: &str = r#"{"data":[{"name":"a","value":"1"}]}"#;
 /// Makes a database of this list.
 pub(super) fn make(file: &str, seed: &str) {
     Server::with_data(seed, file, &[]).stop();
+}
+
+/// A start that fails; gives what it says.
+#[track_caller]
+pub(super) fn fail(arguments: &[&str]) -> String {
+    let mut child = colors(&["--listen", "127.0.0.1:0"]).args(arguments).spawn().unwrap();
+    let ended = within(DEADLINE, || child.try_wait().unwrap());
+    child.kill().unwrap();
+    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
+    let (printed, error) = [stdout, stderr].map(|text| String::from_utf8(text).unwrap()).into();
+    assert!(ended.is_some(), "{arguments:?} should fail, and goes on: {error}");
+    assert_eq!((status.code(), printed.as_str()), (Some(1), ""), "{arguments:?}: {error}");
+    error
 }
 
 pub(super) fn health(server: &Server) -> (u16, serde_json::Value) {

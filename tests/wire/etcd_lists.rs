@@ -1,8 +1,7 @@
 //! Which list it is, where several etcds are named, or one was emptied or restored: no change goes to
 //! another list than the one that was read.
 
-use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Instant;
@@ -11,8 +10,9 @@ use rustix::process::Signal;
 
 use crate::common::etcd::Etcd;
 use crate::common::harness::{DEADLINE, Scratch, Server, colors, run, stored, wait_until};
+use crate::wire::durable::fail;
+use crate::wire::etcd::{SEED, compact, pass_on, wait_until_unwell, wait_until_well};
 
-const SEED: &str = r##"[{"name":"red","value":"#f00"}]"##;
 const COLOR: &str = r#"{"name":"a","value":""}"#;
 
 /// Of two clusters whose members were told this, nothing else differs.
@@ -30,14 +30,6 @@ fn two_clusters() -> Option<([Etcd; 2], String)> {
     Some((etcds, both))
 }
 
-#[track_caller]
-fn expect_unhealthy(server: &Server, reason: &str) {
-    wait_until(reason, || {
-        let health = server.ask("GET", "/health", "");
-        health.status == 503 && health.content.contains(reason)
-    });
-}
-
 #[test]
 fn members_that_have_different_lists_are_refused_by_a_start_and_by_a_check() {
     let Some((etcds, both)) = two_clusters() else { return };
@@ -47,9 +39,8 @@ fn members_that_have_different_lists_are_refused_by_a_start_and_by_a_check() {
         etcds[1].member(0)
     );
     let refuse = |extra: &[&str]| {
-        let arguments = [&["--listen", "127.0.0.1:0", "--data", &both], extra].concat();
-        let (code, output, error) = run(&mut colors(&arguments));
-        assert!((code, output.as_str()) == (Some(1), "") && error.contains(&reason), "{error}");
+        let error = fail(&[&["--data", &both], extra].concat());
+        assert!(error.contains(&reason), "{error}");
     };
     // neither has one: only the first of them gets it
     refuse(&[]);
@@ -79,8 +70,8 @@ fn a_member_with_another_list_gets_no_change() {
     let reason = format!("etcd has another list: {}", etcds[0].member(0));
     let said = format!("{} has another list; name the members", etcds[1].member(0));
     wait_until("it is refused", || server.ask("DELETE", "/colors/red", "").status == 503);
-    expect_unhealthy(&server, &reason);
-    expect_unhealthy(&server, &said);
+    wait_until_unwell(&server, &reason);
+    wait_until_unwell(&server, &said);
     let message =
         "the change was not made: etcd has another list; /health and the log say what to do";
     // etcd may be slow
@@ -93,7 +84,7 @@ fn a_member_with_another_list_gets_no_change() {
     let list = r##"{"data":[{"name":"red","value":"#f00"},{"name":"a","value":""}]}"##;
     assert_eq!(server.list(), list);
     etcds[0].start_member(0);
-    wait_until("it is well", || server.ask("GET", "/health", "").status == 200);
+    wait_until_well(&server);
     server.ask("DELETE", "/colors/red", "").expect_status(200);
     assert_eq!(stored(&etcds[0].url("colors")), server.list());
     assert!(server.stop().contains("[ERROR] changes cannot be saved: etcd has another list"));
@@ -110,14 +101,14 @@ fn an_etcd_that_was_emptied_has_another_list_once_that_is_made_anew() {
     let message = "the change was not made: etcd has no list; /health and the log say what to do";
     wait_until("a change is refused", || server.ask("DELETE", "/colors/a", "").status == 503);
     server.ask("DELETE", "/colors/a", "").expect_message(503, message);
-    let missing = run(&mut colors(&["--dump", "--data", &url]));
-    assert!(missing.0 == Some(1) && missing.2.contains("etcd has no list there"), "{missing:?}");
+    let missing = fail(&["--dump", "--data", &url]);
+    assert!(missing.contains("etcd has no list there"), "{missing}");
     let other = Server::with_data("[]", &url, &[]);
     // as many entries as the list before, so that numbers are equal
     for _ in 0..2 {
         other.ask("POST", "/colors", COLOR).expect_status(201);
     }
-    expect_unhealthy(&server, "has another list");
+    wait_until_unwell(&server, "has another list");
     server.ask("DELETE", "/colors/a", "").expect_status(503);
     assert_eq!(server.list(), list);
     server.stop();
@@ -139,27 +130,23 @@ fn an_etcd_that_was_restored_has_an_older_list_also_once_that_was_changed() {
     let list = server.list();
     etcd.restore(&snapshot);
     wait_until("a change is refused", || server.ask("DELETE", "/colors/a", "").status == 503);
-    expect_unhealthy(&server, "has an older list");
+    wait_until_unwell(&server, "has an older list");
     // Its fence has the number and the revision of the change that is lost.
     let again = Server::start(&["--data", &url]);
     assert_eq!(again.list(), r##"{"data":[{"name":"red","value":"#f00"}]}"##);
-    expect_unhealthy(&server, "has another list");
+    wait_until_unwell(&server, "has another list");
     server.ask("DELETE", "/colors/a", "").expect_status(503);
     assert_eq!(server.list(), list);
     again.ask("DELETE", "/colors/red", "").expect_status(200);
-    expect_unhealthy(&server, "has another list");
+    wait_until_unwell(&server, "has another list");
 }
 
 /// Passes a connection on to etcd. Before a read of the log, puts a snapshot and has etcd forget
 /// all before it, as another service may at any time.
 fn cut_before_the_log_is_read(listener: &TcpListener, etcd: &Etcd, is_cut: &AtomicBool) {
-    let (mut client, _) = listener.accept().unwrap();
-    let mut upstream = TcpStream::connect(etcd.member(0)).unwrap();
-    let mut answers = (upstream.try_clone().unwrap(), client.try_clone().unwrap());
-    thread::spawn(move || std::io::copy(&mut answers.0, &mut answers.1));
-    let mut bytes = [0; 4096];
-    while let Ok(length @ 1..) = client.read(&mut bytes) {
-        let is_range = bytes[..length].windows(9).any(|part| part == b"range_end");
+    let (client, _) = listener.accept().unwrap();
+    pass_on(client, etcd.member(0), |bytes| {
+        let is_range = bytes.windows(9).any(|part| part == b"range_end");
         if is_range && !is_cut.swap(true, Relaxed) {
             etcd.txn(
                 "mod(\"colors/list\") > \"0\"\n\n\
@@ -167,12 +154,10 @@ fn cut_before_the_log_is_read(listener: &TcpListener, etcd: &Etcd, is_cut: &Atom
                  put colors/log/0000000000000001 {\"format\":1,\"id\":\"\",\"is_snapshot\":true,\"edits\":[]}\n\
                  del colors/log/0000000000000000\n\nget colors/list\n\n",
             );
-            let status = etcd.etcdctl(&["endpoint", "status", "--write-out=fields"]);
-            let revision = status.lines().find_map(|line| line.strip_prefix("\"Revision\" : "));
-            etcd.etcdctl(&["compact", "--physical", revision.unwrap()]);
+            compact(etcd);
         }
-        upstream.write_all(&bytes[..length]).unwrap();
-    }
+        true
+    });
 }
 
 #[test]
@@ -206,7 +191,7 @@ fn while_etcd_is_away_changes_are_refused_at_once() {
     // If each were sent, it would take some four seconds, and all of them two minutes.
     assert!(begun.elapsed() < DEADLINE);
     etcd.signal(0, Signal::CONT);
-    wait_until("it is well", || server.ask("GET", "/health", "").status == 200);
+    wait_until_well(&server);
     // The first one may have been made, and none of the others.
     let list = stored(&etcd.url("colors"));
     assert_eq!(server.list(), list);

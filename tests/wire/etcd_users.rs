@@ -6,8 +6,8 @@ use std::process::Command;
 
 use crate::common::etcd::Etcd;
 use crate::common::harness::{Scratch, Server, at_once, colors, is_installed, run, wait_until};
-
-const SEED: &str = r##"[{"name":"red","value":"#f00"}]"##;
+use crate::wire::durable::fail;
+use crate::wire::etcd::{SEED, wait_until_unwell, wait_until_well};
 
 /// A file with a line that only this user can read.
 fn user_file(scratch: &Scratch, line: &str) -> String {
@@ -91,9 +91,9 @@ fn check_user(mut etcd: Etcd) {
     });
     let reason = "etcd refuses requests: etcdserver: authentication failed, invalid user ID \
                   or password; correct the file of --etcd-user-file";
-    wait_until("it is said", || server.ask("GET", "/health", "").content.contains(reason));
+    wait_until_unwell(&server, reason);
     user_file(&scratch, "colors:x");
-    wait_until("it works again", || server.ask("GET", "/health", "").status == 200);
+    wait_until_well(&server);
     put(&server, "7");
     etcd.kill(0);
     etcd.wipe(0);
@@ -101,8 +101,7 @@ fn check_user(mut etcd: Etcd) {
     etcd.wait_until_healthy(0);
     etcd.add_users("colors/");
     user_file(&scratch, "colors:colors");
-    let reason = "etcd has no list";
-    wait_until("it asks", || server.ask("GET", "/health", "").content.contains(reason));
+    wait_until_unwell(&server, "etcd has no list");
     for log in [server.stop(), other.stop()] {
         for secret in ["\"password", "uthorization", "colors:"] {
             assert!(!log.contains(secret), "{log}");
@@ -118,28 +117,28 @@ fn a_start_says_why_etcd_does_not_let_it_in() {
     let (url, file) = (etcd.url("colors"), scratch.file("user"));
     let refusal = "etcd refuses requests: etcdserver: ";
     let unusable = format!("the etcd user file cannot be used: {file}: ");
-    let check = |options: &[&str]| run(colors(&["--check", "--data", &url]).args(options));
-    let (code, _, error) = check(&[]);
+    let error = fail(&["--check", "--data", &url]);
     let empty = "user name is empty; name a file with user and password by --etcd-user-file";
-    assert!(code == Some(1) && error.contains(&format!("{refusal}{empty}")), "{error}");
+    assert!(error.contains(&format!("{refusal}{empty}")), "{error}");
+    let options = ["--check", "--etcd-user-file", &file, "--data"];
     for (line, start, rest) in [
         (None, unusable.as_str(), "No such file"),
         (Some("colors\n"), &unusable, "it needs one line, USER:PASSWORD\n"),
         (Some("nobody:x"), refusal, "authentication failed, invalid user ID or password; correct"),
-        (Some("root:root"), "the options are fine: ", ""),
-        (Some("colors:colors"), "the options are fine: ", ""),
     ] {
         line.map(|line| user_file(&scratch, line));
-        let (code, printed, error) = check(&["--etcd-user-file", &file]);
-        let is_fine = start.starts_with("the options");
-        assert_eq!(code, Some(if is_fine { 0 } else { 1 }), "{line:?}: {error}");
-        let said = printed + &error;
-        assert!(said.contains(&format!("{start}{rest}")), "{line:?}: {said}");
+        let error = fail(&[&options[..], &[&url]].concat());
+        assert!(error.contains(&format!("{start}{rest}")), "{line:?}: {error}");
     }
-    let elsewhere = etcd.url("elsewhere");
-    let refused = run(&mut colors(&["--check", "--data", &elsewhere, "--etcd-user-file", &file]));
+    for line in ["root:root", "colors:colors"] {
+        user_file(&scratch, line);
+        let (code, printed, error) = run(colors(&options).arg(&url));
+        let is_fine = code == Some(0) && printed.starts_with("the options are fine: ");
+        assert!(is_fine, "{line}: {error}");
+    }
+    let error = fail(&[&options[..], &[&etcd.url("elsewhere")]].concat());
     let denied = "permission denied; give a role of the user readwrite for what begins with KEY/";
-    assert!(refused.2.contains(&format!("{refusal}{denied}")), "{refused:?}");
+    assert!(error.contains(&format!("{refusal}{denied}")), "{error}");
 }
 
 #[test]

@@ -21,7 +21,7 @@ const UNSEEN_TIME: Duration = Duration::from_secs(90);
 
 /// Listens, and has `answer` answer each request, whatever that asks for, on a thread of its own
 /// until the test process ends. Gives the address and the number of requests.
-fn listen(
+pub(super) fn listen(
     answer: impl Fn(&mut TcpStream) -> std::io::Result<()> + Send + Sync + 'static,
 ) -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -48,16 +48,16 @@ fn listen(
 }
 
 /// A response with this status line, these fields and this content.
-fn response(status: &str, fields: &str, content: &str) -> String {
+pub(super) fn response(status: &str, fields: &str, content: &str) -> String {
     let length = content.len();
     format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n{fields}\r\n{content}")
 }
 
 /// What answers a request.
-type Answer = Box<dyn Fn(&mut TcpStream) -> std::io::Result<()> + Send + Sync>;
+pub(super) type Answer = Box<dyn Fn(&mut TcpStream) -> std::io::Result<()> + Send + Sync>;
 
 /// An answer that is always the same, after which the connection ends if `closes`.
-fn sends(text: String, closes: bool) -> Answer {
+pub(super) fn sends(text: String, closes: bool) -> Answer {
     Box::new(move |stream| {
         stream.write_all(text.as_bytes())?;
         if closes { stream.shutdown(std::net::Shutdown::Both) } else { Ok(()) }
@@ -65,7 +65,7 @@ fn sends(text: String, closes: bool) -> Answer {
 }
 
 /// An answer that begins like this, and goes on with the same again and again.
-fn goes_on(start: &str, again: &str, pause: Duration) -> Answer {
+pub(super) fn goes_on(start: &str, again: &str, pause: Duration) -> Answer {
     let (start, again) = (start.to_owned(), again.to_owned());
     Box::new(move |stream| {
         stream.write_all(start.as_bytes())?;
