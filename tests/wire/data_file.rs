@@ -11,7 +11,7 @@ use std::process::Command;
 use rustix::process::{Signal, geteuid};
 
 use crate::common::harness::{Scratch, Server, colors, own_environment, run, skip, stored};
-use crate::wire::durable::A;
+use crate::wire::durable::{A, fail};
 
 /// Runs the program in a directory, with a seed that can be read.
 fn run_in(directory: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
@@ -20,13 +20,7 @@ fn run_in(directory: &Path, arguments: &[&str]) -> (Option<i32>, String, String)
     run(command.current_dir(directory))
 }
 
-/// The reason for which a start cannot use this file, and the check of it.
-#[track_caller]
-fn failed_start(directory: &Path, file: &str) -> String {
-    same_refusal(file, |arguments| run_in(directory, arguments))
-}
-
-/// The reason for which both are refused, as `run` runs the program.
+/// The reason for which a start cannot use this file, and the check of it, as `run` runs them.
 #[track_caller]
 fn same_refusal(file: &str, run: impl Fn(&[&str]) -> (Option<i32>, String, String)) -> String {
     // The check is first: a start may leave files that the check would find.
@@ -86,7 +80,8 @@ fn what_stops_even_root_is_told() {
         let shell =
             |script: &str| run(Command::new("sh").args(["-c", script]).current_dir(&scratch.0));
         let (_, before, failure) = shell(&format!("mkdir d; {make}; ls -A d"));
-        let found = failure.is_empty().then(|| failed_start(&scratch.0, "d/f"));
+        let refusal = || same_refusal("d/f", |arguments| run_in(&scratch.0, arguments));
+        let found = failure.is_empty().then(refusal);
         let after = shell("ls -A d").1;
         shell("umount d/f; chattr -f -i -a d d/*; rm -r d");
         let Some(found) = found else { return skip(&failure) };
@@ -99,16 +94,13 @@ fn what_stops_even_root_is_told() {
 #[test]
 fn a_second_service_is_told_that_the_list_is_in_use() {
     let (scratch, file, server) = Server::kept(&format!("[{A}]"));
-    let expected = format!("the options are fine: 1 color kept in {file}\n");
-    assert_eq!(run_in(&scratch.0, &["--check", "--data", &file]).1, expected);
     // whatever the file is called
     let other = scratch.file("other.db");
     fs::hard_link(&file, &other).unwrap();
-    let (code, _, error) = run_in(&scratch.0, &["--listen", "127.0.0.1:0", "--data", &other]);
-    let expected = format!(
-        "[ERROR] cannot use {other}: another process has locked the database; stop that process, or name another file with --data\n"
-    );
-    assert!(code == Some(1) && error.ends_with(&expected), "{error}");
+    let error = fail(&["--data", &other]);
+    let expected =
+        "another process has locked the database; stop that process, or name another file";
+    assert!(error.contains(&format!("[ERROR] cannot use {other}: {expected}")), "{error}");
     server.ask("POST", "/colors", A).expect_status(201);
     assert_eq!((server.list(), stored(&file)), (format!(r#"{{"data":[{A},{A}]}}"#), server.list()));
 }
@@ -136,22 +128,21 @@ fn without_write_permission_the_list_can_be_printed_and_a_start_says_whose_it_is
     };
     let refused_file =
         |operation, mode| format!("[ERROR] cannot use {file}{}", refused(operation, &file, mode));
-    for arguments in [&["--listen", "127.0.0.1:0"][..], &["--check"], &["--dump"]] {
+    let fail_as_nobody = |arguments: &[&str], expected: &str| {
         let (code, _, error) = run_as_nobody(arguments);
-        let expected = refused_file("read", 0o600);
-        assert!(code == Some(1) && error.ends_with(&expected), "{arguments:?}: {error}");
+        assert!(code == Some(1) && error.ends_with(expected), "{arguments:?}: {error}");
+    };
+    for arguments in [&["--listen", "127.0.0.1:0"][..], &["--check"], &["--dump"]] {
+        fail_as_nobody(arguments, &refused_file("read", 0o600));
     }
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
     let list = (Some(0), format!("{{\"data\":[{A}]}}\n"), String::new());
     assert_eq!(run_as_nobody(&["--dump"]), list);
     for arguments in [&["--listen", "127.0.0.1:0"][..], &["--check"]] {
-        let (code, _, error) = run_as_nobody(arguments);
-        let expected = refused_file("write", 0o644);
-        assert!(code == Some(1) && error.ends_with(&expected), "{arguments:?}: {error}");
+        fail_as_nobody(arguments, &refused_file("write", 0o644));
     }
     // beside a service, and what a kill has left
     let server = Server::start(&["--data", &file]);
-    server.ask("PUT", "/colors/a", r#"{"value":"1"}"#).expect_status(200);
     for change in ["2", "1"] {
         server.ask("PUT", "/colors/a", &format!(r#"{{"value":"{change}"}}"#)).expect_status(200);
     }
@@ -160,14 +151,11 @@ fn without_write_permission_the_list_can_be_printed_and_a_start_says_whose_it_is
     server.wait();
     assert_eq!(run_as_nobody(&["--dump"]), list);
     fs::remove_file(format!("{file}-shm")).unwrap();
-    let (code, _, error) = run_as_nobody(&["--dump"]);
-    assert!(code == Some(1) && error.ends_with(&refused_file("write", 0o644)), "{error}");
+    fail_as_nobody(&["--dump"], &refused_file("write", 0o644));
     Server::start(&["--data", &file]).stop();
     // its own file in a directory of root's: there is no place for FILE-wal
     chown(&file, Some(65534), Some(65534)).unwrap();
-    let (code, _, error) = run_as_nobody(&["--check"]);
-    let directory = scratch.0.to_str().unwrap();
-    assert!(code == Some(1) && error.ends_with(&refused("write", directory, 0o755)), "{error}");
+    fail_as_nobody(&["--check"], &refused("write", scratch.0.to_str().unwrap(), 0o755));
     // as the service manager starts it
     let (_, _, error) = use_as_nobody(&["--check", "--data", "colors.db"]);
     assert!(error.contains("cannot use colors.db: cannot write /: "), "{error}");
