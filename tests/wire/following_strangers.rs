@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, Socket, Type};
 
 use crate::common::client::read_head;
-use crate::common::harness::{Scratch, Server, at_once, colors, run, wait_until, within};
-use crate::wire::durable::health;
+use crate::common::harness::{Scratch, Server, at_once, colors, wait_until, within};
+use crate::wire::durable::{fail, health};
 
 const LIST: &str = r#"{"data":[{"name":"a","value":"1"}]}"#;
 
@@ -117,27 +117,22 @@ fn misbehaving() -> Vec<(&'static str, Answer)> {
 #[test]
 fn what_is_no_list_changes_nothing_and_is_said() {
     let scratch = Scratch::new();
-    let seed = Server::with_data(LIST, &scratch.file("seed.db"), &[]);
-    seed.stop();
-    thread::scope(|scope| {
-        for (number, (reason, answer)) in misbehaving().into_iter().enumerate() {
-            let file = scratch.file(&format!("{number}.db"));
-            std::fs::copy(scratch.file("seed.db"), &file).unwrap();
-            scope.spawn(move || {
-                let (address, _) = listen(answer);
-                let url = format!("http://{address}");
-                let follower = Server::start(&["--follow", &url, "--data", &file]);
-                let expected = format!("cannot follow {url} since the start: {reason}");
-                let is_said = within(UNSEEN_TIME, || {
-                    let (status, fault) = health(&follower);
-                    (status == 503 && fault.starts_with(&expected)).then_some(())
-                });
-                is_said.expect(&expected);
-                assert_eq!(follower.list(), LIST);
-                let memory = follower.proc_status("VmHWM");
-                assert!(memory < 300 * 1024, "{memory} KiB for {expected}");
-            });
-        }
+    Server::with_data(LIST, &scratch.file("seed.db"), &[]).stop();
+    at_once(misbehaving().into_iter().enumerate(), |(number, (reason, answer))| {
+        let file = scratch.file(&format!("{number}.db"));
+        std::fs::copy(scratch.file("seed.db"), &file).unwrap();
+        let (address, _) = listen(answer);
+        let url = format!("http://{address}");
+        let follower = Server::start(&["--follow", &url, "--data", &file]);
+        let expected = format!("cannot follow {url} since the start: {reason}");
+        let is_said = within(UNSEEN_TIME, || {
+            let (status, fault) = health(&follower);
+            (status == 503 && fault.starts_with(&expected)).then_some(())
+        });
+        is_said.expect(&expected);
+        assert_eq!(follower.list(), LIST);
+        let memory = follower.proc_status("VmHWM");
+        assert!(memory < 300 * 1024, "{memory} KiB for {expected}");
     });
 }
 
@@ -215,28 +210,17 @@ fn a_start_without_a_copy_needs_an_answer() {
     bound.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
     let address = bound.local_addr().unwrap().as_socket().unwrap().to_string();
     let url = format!("http://{address}");
-    let data = ["--data", &file];
-    thread::scope(|scope| {
-        for mode in [&["--check"][..], &data, &[]] {
-            let (url, address) = (&url, &address);
-            // Following itself is the same: it does not listen yet.
-            scope.spawn(move || {
-                let begun = Instant::now();
-                let arguments = [&["--listen", address, "--follow", url], mode].concat();
-                let (code, printed, log) = run(&mut colors(&arguments));
-                assert_eq!(
-                    (code, printed.as_str(), log.lines().count()),
-                    (Some(1), "", 1),
-                    "{log}"
-                );
-                let error = format!(
-                    "[ERROR] cannot follow {url}: Connection refused (os error 111); a start that \
-                     has no copy of its list in --data needs it\n"
-                );
-                assert!(log.ends_with(&error), "{log}");
-                assert!(begun.elapsed().as_secs() >= 6, "{:?}", begun.elapsed());
-            });
-        }
+    at_once([&["--check"][..], &["--data", &file], &[]], |mode| {
+        let begun = Instant::now();
+        // Following itself is the same: it does not listen yet.
+        let arguments = [&["--listen", &address, "--follow", &url], mode].concat();
+        let log = fail(&arguments);
+        let error = format!(
+            "[ERROR] cannot follow {url}: Connection refused (os error 111); a start that has no \
+             copy of its list in --data needs it\n"
+        );
+        assert!(log.ends_with(&error) && log.lines().count() == 1, "{log}");
+        assert!(begun.elapsed().as_secs() >= 6, "{:?}", begun.elapsed());
     });
     assert_eq!(scratch.names(), [""; 0]);
 }

@@ -1,7 +1,7 @@
 //! Refusals by the head alone, on the wire: they come before the content, close, and none of its
 //! bytes is ever another request. What is a request and what is not is in the tests of the crate.
 
-use crate::common::client::Client;
+use crate::common::client::{Client, request};
 use crate::common::harness::{Scratch, Server};
 
 /// A request that would be noticed: it changes the list.
@@ -17,19 +17,14 @@ fn a_refusal_reaches_a_client_that_is_still_sending() {
     let scratch = Scratch::new();
     let (tokens, socket) = (scratch.write_tokens("0123456789abcdef"), scratch.file("socket"));
     let server = Server::start(&["--token-file", &tokens, "--listen", &format!("unix:{socket}")]);
-    let head = |length: usize| {
-        format!("PUT /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n")
-    };
     let too_long = "the content is longer than the limit of 1048576 bytes; --max-body sets it";
     for (length, status, message) in [
         (900_000, 401, "this needs a token, sent as Authorization: Bearer TOKEN"),
         (12_000_000, 413, too_long),
     ] {
-        let request = head(length) + &" ".repeat(length);
-        let mut client = server.connect();
-        client.send(&request).response().expect_message(status, message);
-        let mut client = Client::on_unix(&socket);
-        client.send(&request).response().expect_message(status, message);
+        let put = request("PUT", "/colors", "Host: localhost\r\n", &" ".repeat(length));
+        server.connect().send(&put).response().expect_message(status, message);
+        Client::on_unix(&socket).send(&put).response().expect_message(status, message);
     }
 }
 
