@@ -222,33 +222,18 @@ fn whatever_call_fails_the_next_start_works() {
 #[test]
 fn where_files_cannot_be_locked_synced_mapped_or_grow_is_no_place_for_a_list() {
     let shm = ["colors.db-shm", ".colors-new-shm"];
-    let directory = [""];
+    let no_maps =
+        "this file system has no shared memory maps; name a file on another one with --data";
+    let [failed, too_many] =
+        ["Input/output error (os error 5)", "Too many open files (os error 24)"]
+            .map(|error| format!("cannot sync DIR: {error}; a power cut "));
+    let no_locks = "cannot lock FILE: No locks available (os error 37); name another file";
     for (is_there, paths, inject, reason) in [
-        (
-            false,
-            &shm[..],
-            "mmap:error=ENODEV",
-            "this file system has no shared memory maps; name a file on another one with --data",
-        ),
+        (false, &shm[..], "mmap:error=ENODEV", no_maps),
         (false, &shm, "fallocate:error=ENOSPC", "the disk is full; make room on it"),
-        (
-            true,
-            &directory,
-            "fsync,fdatasync:error=EIO",
-            "cannot sync DIR: Input/output error (os error 5); a power cut ",
-        ),
-        (
-            true,
-            &directory,
-            "openat:error=EMFILE",
-            "cannot sync DIR: Too many open files (os error 24); a power cut ",
-        ),
-        (
-            true,
-            &["colors.db"],
-            "flock:error=ENOLCK",
-            "cannot lock FILE: No locks available (os error 37); name another file",
-        ),
+        (true, &[""], "fsync,fdatasync:error=EIO", &failed),
+        (true, &[""], "openat:error=EMFILE", &too_many),
+        (true, &["colors.db"], "flock:error=ENOLCK", no_locks),
     ] {
         for check in [&["--check"][..], &[]] {
             let start = FirstStart::new();

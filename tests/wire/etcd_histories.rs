@@ -2,7 +2,7 @@
 //! and stopped meanwhile: there has to be an order of the changes that explains every answer, and
 //! what is read at a service only goes forward.
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::common::client::{Client, request};
 use crate::common::etcd::Etcd;
 use crate::common::harness::{Server, SetOnDrop, eventually, figures};
 use crate::wire::histories::{Actor, Answer, Operation, calls_of, check};
@@ -61,18 +60,16 @@ fn disturb(
     }
 }
 
-/// Reads a list to which one color is added after another, at each service. It only grows.
+/// Reads the value of a color, which only grows, at each service. Gives the number of reads.
 fn read_on(addresses: &Mutex<Vec<SocketAddr>>, is_over: &AtomicBool) -> usize {
     let mut reads = 0;
-    let mut seen: [(SocketAddr, u64); 3] = [(([0; 4], 0).into(), 0); 3];
+    let mut seen: [(SocketAddr, u32); 3] = [(([0; 4], 0).into(), 0); 3];
     while !is_over.load(Relaxed) {
         for (place, seen) in seen.iter_mut().enumerate() {
             let address = addresses.lock().unwrap()[place];
-            let Ok(stream) = TcpStream::connect(address) else { continue };
-            let ask = request("GET", "/colors/count", "Host: localhost\r\n", "");
-            let Some(response) = Client::new(stream).try_ask(&ask) else { continue };
-            let json: serde_json::Value = serde_json::from_str(&response.content).unwrap();
-            let count = json["value"].as_str().map_or(0, |value| value.parse().unwrap());
+            let Some(mut actor) = Actor::new(address, 0) else { continue };
+            let Some((_, answer)) = actor.call(Operation::Read(0)).ended else { continue };
+            let Answer::Color((_, count)) = answer else { panic!("{answer:?}") };
             assert!(seen.0 != address || seen.1 <= count, "{seen:?} {count}");
             *seen = (address, count);
             reads += 1;
@@ -147,18 +144,16 @@ fn every_history_at_services_that_share_an_etcd_has_an_order() {
 
 #[test]
 fn what_is_read_at_a_service_only_goes_forward() {
-    let seed = r#"[{"name":"count","value":"0"}]"#;
-    beside_disturbances(seed, 8, |addresses, is_over| {
+    beside_disturbances(r#"[{"name":"a","value":"0"}]"#, 8, |addresses, is_over| {
         thread::scope(|scope| {
             let reading = scope.spawn(|| read_on(addresses, is_over));
-            let mut count = 0_u64;
+            let mut count = 0;
             while !is_over.load(Relaxed) {
                 count += 1;
                 let address = addresses.lock().unwrap()[count as usize % 3];
-                let Ok(stream) = TcpStream::connect(address) else { continue };
-                let content = format!(r#"{{"value":"{count}"}}"#);
-                let put = request("PUT", "/colors/count", "Host: localhost\r\n", &content);
-                let _ = Client::new(stream).try_ask(&put);
+                if let Some(mut actor) = Actor::new(address, 0) {
+                    actor.call(Operation::Update(0, Some(count), None));
+                }
             }
             assert!(reading.join().unwrap() > 0);
         });

@@ -9,13 +9,6 @@ use crate::common::harness::{Scratch, Server, at_once, colors, is_installed, run
 use crate::wire::durable::fail;
 use crate::wire::etcd::{SEED, wait_until_unwell, wait_until_well};
 
-/// A file with a line that only this user can read.
-fn user_file(scratch: &Scratch, line: &str) -> String {
-    let file = scratch.write("user", line);
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-    file
-}
-
 #[track_caller]
 fn as_root(etcd: &Etcd, line: &str) {
     let words = line.split(' ');
@@ -54,7 +47,7 @@ fn a_service_goes_on_as_its_user_whatever_becomes_of_its_token() {
 /// Has two services go on as a user whose tokens this etcd forgets again and again.
 fn check_user(mut etcd: Etcd) {
     let scratch = Scratch::new();
-    let file = user_file(&scratch, "colors:colors\n");
+    let file = scratch.write_tokens("colors:colors\n");
     let options = ["--etcd-user-file", &file, "--log-level", "debug"];
     let server = Server::with_data(SEED, &etcd.url("colors"), &options);
     let other = Server::with_data("[]", &etcd.url("colors"), &options);
@@ -92,7 +85,7 @@ fn check_user(mut etcd: Etcd) {
     let reason = "etcd refuses requests: etcdserver: authentication failed, invalid user ID \
                   or password; correct the file of --etcd-user-file";
     wait_until_unwell(&server, reason);
-    user_file(&scratch, "colors:x");
+    scratch.write_tokens("colors:x");
     wait_until_well(&server);
     put(&server, "7");
     etcd.kill(0);
@@ -100,7 +93,7 @@ fn check_user(mut etcd: Etcd) {
     etcd.start_member(0);
     etcd.wait_until_healthy(0);
     etcd.add_users("colors/");
-    user_file(&scratch, "colors:colors");
+    scratch.write_tokens("colors:colors");
     wait_until_unwell(&server, "etcd has no list");
     for log in [server.stop(), other.stop()] {
         for secret in ["\"password", "uthorization", "colors:"] {
@@ -114,7 +107,7 @@ fn a_start_says_why_etcd_does_not_let_it_in() {
     let Some(etcd) = Etcd::start(1) else { return };
     let scratch = Scratch::new();
     etcd.add_users("colors/");
-    let (url, file) = (etcd.url("colors"), scratch.file("user"));
+    let (url, file) = (etcd.url("colors"), scratch.file("tokens"));
     let refusal = "etcd refuses requests: etcdserver: ";
     let unusable = format!("the etcd user file cannot be used: {file}: ");
     let error = fail(&["--check", "--data", &url]);
@@ -126,12 +119,12 @@ fn a_start_says_why_etcd_does_not_let_it_in() {
         (Some("colors\n"), &unusable, "it needs one line, USER:PASSWORD\n"),
         (Some("nobody:x"), refusal, "authentication failed, invalid user ID or password; correct"),
     ] {
-        line.map(|line| user_file(&scratch, line));
+        line.map(|line| scratch.write_tokens(line));
         let error = fail(&[&options[..], &[&url]].concat());
         assert!(error.contains(&format!("{start}{rest}")), "{line:?}: {error}");
     }
     for line in ["root:root", "colors:colors"] {
-        user_file(&scratch, line);
+        scratch.write_tokens(line);
         let (code, printed, error) = run(colors(&options).arg(&url));
         let is_fine = code == Some(0) && printed.starts_with("the options are fine: ");
         assert!(is_fine, "{line}: {error}");
@@ -145,7 +138,7 @@ fn a_start_says_why_etcd_does_not_let_it_in() {
 fn a_password_that_others_can_read_has_a_warning() {
     let Some(etcd) = Etcd::start(1) else { return };
     let scratch = Scratch::new();
-    let file = user_file(&scratch, "colors:colors");
+    let file = scratch.write_tokens("colors:colors");
     let url = etcd.url("colors");
     // is this host, but no loopback address
     let remote = url.replace("127.0.0.1", "0.0.0.0");

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::common::client::{Client, request};
 use crate::common::harness::{Scratch, Server, at_once, eventually, stored, wait_until};
 use crate::common::process::on_log_of;
-use crate::wire::durable::{A, health, list_after_kill, not_saved};
+use crate::wire::durable::{A, LIST, health, list_after_kill, not_saved};
 
 /// Where the disk works again, see `power_cut`.
 #[test]
@@ -27,9 +27,8 @@ fn a_change_whose_sync_fails_is_not_there_after_a_crash() {
          may be in the list after a crash\n"
     );
     server.log_when("it is logged", |log| log.contains(&logged));
-    let list = format!(r#"{{"data":[{A}]}}"#);
-    assert_eq!((server.list(), health(&server).0), (list.clone(), 503));
-    assert_eq!(list_after_kill(server, &file), list);
+    assert_eq!((&*server.list(), health(&server).0), (LIST, 503));
+    assert_eq!(list_after_kill(server, &file), LIST);
 }
 
 /// SQLite syncs FILE-wal, and then maps one more block of FILE-shm, which fails.
@@ -104,7 +103,7 @@ fn after_a_failed_save_the_directory_has_to_be_synced_again() {
     server.end_strace();
     wait_until("it recovers by itself", || health(&server).0 == 200);
     server.ask("POST", "/colors", A).expect_status(201);
-    assert_eq!(list_after_kill(server, &file), format!(r#"{{"data":[{A}]}}"#));
+    assert_eq!(list_after_kill(server, &file), LIST);
 }
 
 #[test]

@@ -72,27 +72,25 @@ fn shell(program: &str, commands: &str) -> Command {
 /// The programs, by language; `None` if what runs it is not installed.
 fn follower(language: &str, address: &str) -> Option<Follower> {
     let scratch = Scratch::new();
-    let program = |file: &str| {
-        scratch.write(file, block(HTTP, language, "wait=60").replace("localhost:8080", address))
+    let program = |program: &str, file: &str| {
+        let text = block(HTTP, language, "wait=60").replace("localhost:8080", address);
+        let mut command = Command::new(program);
+        command.arg(scratch.write(file, text));
+        command
     };
     let script = block(README, "sh", "follow-colors")
         .replace("packaging/follow/follow-colors", SCRIPT)
         .replace("localhost:8080/colors/lamp", &format!("{address}/colors/red"));
     let command = match language {
-        "python" if is_installed("python3") => {
-            shell("sh", &format!("exec python3 {}", program("follow.py")))
-        }
-        "js" if is_installed("node") => {
-            shell("sh", &format!("exec node {}", program("follow.mjs")))
-        }
+        "python" if is_installed("python3") => program("python3", "follow.py"),
+        "js" if is_installed("node") => program("node", "follow.mjs"),
         "sh" if is_installed("jq") => shell("sh", &script),
         "busybox" if is_installed(language) => {
             // a host that has no other programs but curl
             fs::create_dir(scratch.0.join("bin")).unwrap();
             let links = "busybox --install -s bin && ln -sf \"$(command -v curl)\" bin/curl";
-            let mut link = Command::new("sh");
-            let ended = run(link.args(["-c", links]).current_dir(&scratch.0));
-            assert_eq!(ended, (Some(0), String::new(), String::new()));
+            let linked = shell("sh", links).current_dir(&scratch.0).status().unwrap();
+            assert!(linked.success(), "{linked}");
             let sed = README.split('`').find(|word| word.starts_with("sed ")).unwrap();
             let mut command = shell(&scratch.file("bin/sh"), &script.replace("jq -r .value", sed));
             command.env("PATH", scratch.file("bin"));

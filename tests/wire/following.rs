@@ -18,6 +18,7 @@ use crate::common::harness::{
 };
 use crate::common::proxy::HOST;
 use crate::wire::durable::{fail, health};
+use crate::wire::histories::Actor;
 use crate::wire::machines::{REPLICAS, shell};
 use crate::wire::recipes::{block, nginx_on_the_lan, own_address};
 use crate::wire::waiting::{wait_on, waiting};
@@ -99,22 +100,12 @@ fn a_follower_has_the_lists_of_its_writer_in_their_order() {
             })
         });
         let end = SetOnDrop(&is_over);
-        let mut random = fastrand::Rng::with_seed(7);
-        let mut client = writer.connect();
+        let mut actor = Actor::new(writer.address, 7).unwrap();
         let mut places = HashMap::from([(writer.list(), vec![0])]);
-        for step in 1..=300 {
-            // Few names, so that there are many duplicates.
-            let name = random.u8(..6);
-            let color = format!(r#"{{"name":"{name}","value":"{step}"}}"#);
-            match random.u8(..10) {
-                0..4 => client.ask("POST", "/colors", &color),
-                4..6 => client.ask("PUT", &format!("/colors/{name}"), &color),
-                6..9 => client.ask("DELETE", &format!("/colors/{name}"), ""),
-                _ => client.ask("PUT", "/colors", &format!("[{color},{color}]")),
-            };
-            let list = client.ask("GET", "/colors", "").content;
-            places.entry(list).or_insert_with(Vec::new).push(step);
-            if step % 100 == 0 {
+        for step in 1..=600 {
+            actor.calls(step..step + 1, || ());
+            places.entry(writer.list()).or_insert_with(Vec::new).push(step);
+            if step % 200 == 0 {
                 followers.iter().for_each(|follower| wait_for_list(follower, &writer));
             }
         }

@@ -4,13 +4,6 @@
 use crate::common::client::{Client, request};
 use crate::common::harness::{Scratch, Server};
 
-/// A request that would be noticed: it changes the list.
-const SMUGGLED: &str = "DELETE /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n";
-
-/// Even if both are valid: a proxy might have checked one, and the service another.
-const TWICE_AUTHORIZED: &str = "Host: localhost\r\nAuthorization: Bearer a-token-0123456789\r\n\
-                                Authorization: Bearer a-token-0123456789\r\n";
-
 /// A client that reads only when it has sent all, over whatever socket.
 #[test]
 fn a_refusal_reaches_a_client_that_is_still_sending() {
@@ -34,14 +27,14 @@ fn what_the_head_decides_is_answered_without_waiting_for_the_content() {
     let tokens = scratch.write_tokens("a-token-0123456789");
     let server = Server::start(&["--token-file", &tokens]);
     let before = server.list();
+    let token = "Authorization: Bearer a-token-0123456789\r\n";
     // which nothing but its place refuses
-    let delete =
-        SMUGGLED.replace("\r\n\r\n", "\r\nAuthorization: Bearer a-token-0123456789\r\n\r\n");
+    let delete = request("DELETE", "/colors/red", &format!("Host: localhost\r\n{token}"), "");
     let evil = "Host: localhost\r\nOrigin: https://evil.example\r\n";
     for (request_line, fields, status) in [
         ("POST /colors", "Host: localhost\r\n", 401),
         ("PUT /colors/red", "Host: localhost\r\nAuthorization: Bearer another-token-0\r\n", 401),
-        ("PUT /colors/red", TWICE_AUTHORIZED, 400),
+        ("PUT /colors/red", &format!("Host: localhost\r\n{token}{token}"), 400),
         ("POST /colors", "Host: evil.example\r\n", 403),
         ("POST /colors", evil, 403),
         ("POST /no", "Host: localhost\r\n", 404),

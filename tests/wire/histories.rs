@@ -277,7 +277,7 @@ impl Actor {
     }
 
     /// As many operations, or fewer if the service ends. Calls `answered` after each answer.
-    fn calls(&mut self, values: Range<u32>, answered: impl Fn()) -> Vec<Call> {
+    pub(super) fn calls(&mut self, values: Range<u32>, answered: impl Fn()) -> Vec<Call> {
         let mut calls = Vec::new();
         for value in values {
             let operation = self.choose(value);
