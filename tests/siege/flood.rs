@@ -110,11 +110,9 @@ pub(crate) fn narrow(address: SocketAddr) -> TcpStream {
 /// So many connections, or fewer if this process may not have the descriptors; raises its limit as
 /// far as it goes.
 fn affordable(count: usize) -> usize {
-    let hard = getrlimit(Resource::Nofile).maximum;
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard });
-    let descriptors = getrlimit(Resource::Nofile)
-        .current
-        .map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     // two attacks take many; half of them are for all other tests that run beside
-    count.min(descriptors / 4)
+    count.min(usize::try_from(descriptors / 4).unwrap_or(usize::MAX))
 }

@@ -117,54 +117,49 @@ fn without_write_permission_the_list_can_be_printed_and_a_start_says_whose_it_is
         let mut command = own_environment(scratch.file("colors"));
         run(command.args(arguments).uid(65534).gid(65534).current_dir("/"))
     };
-    let run_as_nobody =
-        |arguments: &[&str]| use_as_nobody(&[arguments, &["--data", &file]].concat());
+    let dump = || use_as_nobody(&["--dump", "--data", &file]);
+    let refusal = |file: &str| same_refusal(file, use_as_nobody);
     let refused = |operation: &str, path: &str, mode: u32| {
         format!(
-            ": cannot {operation} {path}: permission denied: it belongs to user 0 with mode {mode:04o}, \
+            "cannot {operation} {path}: permission denied: it belongs to user 0 with mode {mode:04o}, \
              and this process runs as user 65534; run this as its owner, change its mode or owner, or \
-             name another file with --data\n"
+             name another file with --data"
         )
     };
-    let refused_file =
-        |operation, mode| format!("[ERROR] cannot use {file}{}", refused(operation, &file, mode));
-    let fail_as_nobody = |arguments: &[&str], expected: &str| {
-        let (code, _, error) = run_as_nobody(arguments);
-        assert!(code == Some(1) && error.ends_with(expected), "{arguments:?}: {error}");
+    let expect_no_dump = |operation: &str, mode: u32| {
+        let (code, _, error) = dump();
+        let expected = format!("cannot use {file}: {}\n", refused(operation, &file, mode));
+        assert!(code == Some(1) && error.ends_with(&expected), "{error}");
     };
-    for arguments in [&["--listen", "127.0.0.1:0"][..], &["--check"], &["--dump"]] {
-        fail_as_nobody(arguments, &refused_file("read", 0o600));
-    }
+    assert_eq!(refusal(&file), refused("read", &file, 0o600));
+    expect_no_dump("read", 0o600);
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    assert_eq!(refusal(&file), refused("write", &file, 0o644));
     let list = (Some(0), format!("{{\"data\":[{A}]}}\n"), String::new());
-    assert_eq!(run_as_nobody(&["--dump"]), list);
-    for arguments in [&["--listen", "127.0.0.1:0"][..], &["--check"]] {
-        fail_as_nobody(arguments, &refused_file("write", 0o644));
-    }
+    assert_eq!(dump(), list);
     // beside a service, and what a kill has left
     let server = Server::start(&["--data", &file]);
     for change in ["2", "1"] {
         server.ask("PUT", "/colors/a", &format!(r#"{{"value":"{change}"}}"#)).expect_status(200);
     }
-    assert_eq!(run_as_nobody(&["--dump"]), list);
+    assert_eq!(dump(), list);
     server.signal(Signal::KILL);
     server.wait();
-    assert_eq!(run_as_nobody(&["--dump"]), list);
+    assert_eq!(dump(), list);
     fs::remove_file(format!("{file}-shm")).unwrap();
-    fail_as_nobody(&["--dump"], &refused_file("write", 0o644));
+    expect_no_dump("write", 0o644);
     Server::start(&["--data", &file]).stop();
     // its own file in a directory of root's: there is no place for FILE-wal
     chown(&file, Some(65534), Some(65534)).unwrap();
-    fail_as_nobody(&["--check"], &refused("write", scratch.0.to_str().unwrap(), 0o755));
+    assert_eq!(refusal(&file), refused("write", scratch.0.to_str().unwrap(), 0o755));
     // as the service manager starts it
     let (_, _, error) = use_as_nobody(&["--check", "--data", "colors.db"]);
     assert!(error.contains("cannot use colors.db: cannot write /: "), "{error}");
     chown(&scratch.0, Some(65534), Some(65534)).unwrap();
-    assert_eq!(run_as_nobody(&["--check"]).0, Some(0));
+    assert_eq!(use_as_nobody(&["--check", "--data", &file]).0, Some(0));
     // an empty file of root's, and what a list has left that was root's
     let empty = scratch.write("empty", "");
     fs::set_permissions(&empty, fs::Permissions::from_mode(0o666)).unwrap();
-    let refusal = |file: &str| same_refusal(file, use_as_nobody);
     let reason = "it is empty, and this process may not give its owner and group to a new file; \
                   remove it, or run this as root";
     assert_eq!((refusal(&empty), fs::metadata(&empty).unwrap().len()), (reason.to_owned(), 0));
@@ -173,8 +168,7 @@ fn without_write_permission_the_list_can_be_printed_and_a_start_says_whose_it_is
     fs::set_permissions(&left, fs::Permissions::from_mode(0o600)).unwrap();
     chown(&scratch.0, Some(0), Some(0)).unwrap();
     fs::set_permissions(&scratch.0, fs::Permissions::from_mode(0o1777)).unwrap();
-    let reason = refused("remove", &left, 0o600);
-    assert_eq!(format!(": {}\n", refusal(&scratch.file("new"))), reason);
+    assert_eq!(refusal(&scratch.file("new")), refused("remove", &left, 0o600));
     fs::remove_file(&left).unwrap();
     assert_eq!(scratch.names(), ["colors", "colors.db"]);
 }

@@ -44,12 +44,16 @@ pub(super) fn not_saved(cause: &str) -> String {
     format!("the change could not be saved: {cause}; /health and the log say what to do")
 }
 
-/// What `/health` says of a file that is not the one that was opened, or not all of it.
-pub(super) fn fault_of(name: &str) -> String {
-    format!(
+/// Checks that changes are refused since this file is not the one that was opened, or not all of it.
+#[track_caller]
+pub(super) fn expect_refusal(server: &Server, name: &str) {
+    let message = not_saved("the database cannot be used");
+    server.ask("PUT", "/colors/a", r#"{"value":"3"}"#).expect_message(500, &message);
+    let fault = format!(
         "changes cannot be saved: {name} was removed, replaced or cut short; move it back (a copy \
          is another file), or save what GET /colors answers and restart"
-    )
+    );
+    assert_eq!(health(server), (503, fault));
 }
 
 /// Kills the service, as a crash would, and gives the list of the next start.
@@ -97,9 +101,7 @@ fn check_removal((name, replacement): (&str, Option<&str>)) {
         fs::write(&there, content).unwrap();
     }
     wait_until("it is noticed without a change", || health(&server).0 == 503);
-    let message = not_saved("the database cannot be used");
-    server.ask("DELETE", "/colors/a", "").expect_message(500, &message);
-    assert_eq!(health(&server), (503, fault_of(name)));
+    expect_refusal(&server, name);
     assert_eq!(server.list(), list);
     if let Some(content) = replacement {
         assert_eq!(fs::read_to_string(&there).unwrap(), content);
@@ -124,7 +126,7 @@ fn a_removed_wal_loses_nothing_when_the_service_is_stopped() {
     server.ask("PUT", "/colors/a", r#"{"value":"2"}"#).expect_status(200);
     let list = server.list();
     fs::remove_file(scratch.0.join("colors.db-wal")).unwrap();
-    server.ask("DELETE", "/colors/a", "").expect_status(500);
+    expect_refusal(&server, "colors.db-wal");
     server.stop();
     assert_eq!(stored(&file), list);
 }
@@ -140,9 +142,7 @@ fn a_link_that_is_made_to_lead_elsewhere_is_noticed_before_the_next_acknowledgme
     let list = server.list();
     symlink("other.db", scratch.file("new")).unwrap();
     fs::rename(scratch.file("new"), &link).unwrap();
-    let refused = server.ask("PUT", "/colors/a", r#"{"value":"3"}"#);
-    refused.expect_message(500, &not_saved("the database cannot be used"));
-    assert_eq!(health(&server), (503, fault_of("link.db")));
+    expect_refusal(&server, "link.db");
     assert_eq!(server.list(), list);
     server.stop();
     assert_eq!(stored(&scratch.file("colors.db")), list);

@@ -88,9 +88,13 @@ fn a_change_is_told_to_who_waits_at_another_service() {
         let list = format!("{{\"data\":{list}}}");
         wait_until("the list is there", || other.list() == list);
     }
+    let entries = || etcd.etcdctl(&["get", "--prefix", "--keys-only", "colors/log/"]).len();
+    let before = entries();
     assert_eq!(stored(&url), LIST);
     let check = run(&mut colors(&["--check", "--data", &url]));
     assert_eq!(check.1, format!("the options are fine: 1 color kept in {url}\n"));
+    Server::with_data("[]", &url, &["--read-only"]).stop();
+    assert_eq!(entries(), before, "only a start that may write puts a fence");
     assert!(one.ask("GET", "/health", "").content.contains(r#""saved":""#));
     wait_until("all saves are counted", || one.metric("colors_saves_total") == 4.0);
     one.stop();

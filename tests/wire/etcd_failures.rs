@@ -1,7 +1,7 @@
 //! A list in etcd when etcd fails: connections that break, members that are gone, answers that are
 //! none.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
@@ -12,14 +12,6 @@ use crate::wire::durable::fail;
 use crate::wire::etcd::{SEED, pass_on, wait_until_unwell, wait_until_well};
 use crate::wire::following_strangers::{goes_on, listen, response, sends};
 
-/// Passes requests on to etcd, but no watch, and none that come while it `holds`.
-fn hold_requests(listener: &TcpListener, etcd: SocketAddr, holds: &'static AtomicBool) {
-    for client in listener.incoming() {
-        let passes = |bytes: &[u8]| !holds.load(Relaxed) && !bytes.starts_with(b"POST /v3/watch");
-        thread::spawn(move || pass_on(client.unwrap(), etcd, passes));
-    }
-}
-
 #[test]
 fn the_log_is_cut_and_compacted_and_a_service_that_missed_that_loses_no_change() {
     static HOLDS: AtomicBool = AtomicBool::new(false);
@@ -27,7 +19,13 @@ fn the_log_is_cut_and_compacted_and_a_service_that_missed_that_loses_no_change()
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let behind = format!("etcd://{}/colors", listener.local_addr().unwrap());
     let member = etcd.member(0);
-    thread::spawn(move || hold_requests(&listener, member, &HOLDS));
+    // no watch is passed on, and nothing while it holds
+    let passes = |bytes: &[u8]| !HOLDS.load(Relaxed) && !bytes.starts_with(b"POST /v3/watch");
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            thread::spawn(move || pass_on(client.unwrap(), member, passes));
+        }
+    });
     let server = Server::with_data(SEED, &etcd.url("colors"), &[]);
     let late = Server::start(&["--data", &behind]);
     // Without a watch, it mostly knows nothing of the color when it is asked.

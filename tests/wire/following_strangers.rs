@@ -12,9 +12,7 @@ use socket2::{Domain, Socket, Type};
 
 use crate::common::client::read_head;
 use crate::common::harness::{Scratch, Server, at_once, colors, wait_until, within};
-use crate::wire::durable::{fail, health};
-
-const LIST: &str = r#"{"data":[{"name":"a","value":"1"}]}"#;
+use crate::wire::durable::{LIST, fail, health};
 
 /// Longest time until a bad answer is given up, the start of other tests included.
 const UNSEEN_TIME: Duration = Duration::from_secs(90);
@@ -85,13 +83,12 @@ fn misbehaving() -> Vec<(&'static str, Answer)> {
     let late = "it does not answer in time";
     let long = "its list is longer than 64 MiB";
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let page = response("200 OK", "Content-Type: text/html\r\n", "<!doctype html>");
+    let refusal = response("403 No", "", r#"{"error":true,"message":"no \n host"}"#);
     let elsewhere = response("301 Moved", "Location: /list\r\n", LIST);
     vec![
         (no_list, sends(response("200 OK", "", r#"{"data":7}"#), false)),
-        (
-            no_list,
-            sends(response("200 OK", "Content-Type: text/html\r\n", "<!doctype html>"), false),
-        ),
+        (no_list, sends(page, false)),
         // a Content-Length that is too short, and one that is too long
         (no_list, sends(format!("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{LIST}"), true)),
         ("", sends(format!("HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{LIST}"), true)),
@@ -101,10 +98,7 @@ fn misbehaving() -> Vec<(&'static str, Answer)> {
         ("it answers 301, and not with", sends(elsewhere, false)),
         ("it answers 401, name a file", sends(response("401 No", "", ""), false)),
         ("it answers 404, and not with", sends(response("404 No", "", LIST), false)),
-        (
-            r#"it answers 403: "no \n host""#,
-            sends(response("403 No", "", r#"{"error":true,"message":"no \n host"}"#), false),
-        ),
+        (r#"it answers 403: "no \n host""#, sends(refusal, false)),
         (late, goes_on("", "", drip)),
         (late, goes_on("HTTP/1.1 200 OK\r\n", "X: y\r\n", drip)),
         (late, goes_on("", "HTTP/1.1 100 Continue\r\n\r\n", drip)),
