@@ -94,29 +94,26 @@ fn what_is_no_gateway_of_etcd_is_said_to_be_none_and_another_member_is_asked() {
                such as http://127.0.0.1:2379)";
     let closes = format!("closes the connection without an answer, as a port with TLS does {tls}");
     let tls = format!("wants TLS {tls}");
-    let other = "answers what etcd does not (another server may have this port)".to_owned();
+    let other = "answers what etcd does not (another server may have this port)";
     let unknown = other.replace("answers", "answers 200 and");
     let gateway = "has no JSON gateway at this port (give the one for clients, 2379 and not \
-                   2380, and start etcd without --enable-grpc-gateway=false)"
-        .to_owned();
-    let answered = [
+                   2380, and start etcd without --enable-grpc-gateway=false)";
+    let json = response("200 OK", "Content-Type: application/json\r\n", "[1,2]");
+    let part = "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{".to_owned();
+    let answers = [
         // as etcd does where it wants TLS
-        (String::new(), closes),
+        (sends(String::new(), true), closes.as_str()),
         // an alert: unexpected_message
-        ("\x15\x03\x01\0\x02\x02\x0a".to_owned(), tls),
-        ("x".repeat(1000), other),
-        (response("200 OK", "Content-Type: application/json\r\n", "[1,2]"), unknown),
-        (
-            "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{".to_owned(),
-            "breaks the connection".to_owned(),
-        ),
-    ]
-    .map(|(answer, reason)| (listen(sends(answer, true)).0, reason));
-    let silent = listen(goes_on("", "", Duration::MAX)).0;
-    let silent = (silent, "does not answer in time".to_owned());
-    let ports = [plain.member(0), plain.peer(0)].map(|address| (address, gateway.clone()));
+        (sends("\x15\x03\x01\0\x02\x02\x0a".to_owned(), true), &tls),
+        (sends("x".repeat(1000), true), other),
+        (sends(json, true), &unknown),
+        (sends(part, true), "breaks the connection"),
+        (goes_on("", "", Duration::MAX), "does not answer in time"),
+    ];
+    let answers = answers.map(|(answer, reason)| (listen(answer).0, reason));
+    let ports = [plain.member(0), plain.peer(0)].map(|address| (address, gateway));
     let etcd = etcd.member(0);
-    at_once(answered.into_iter().chain([silent]).chain(ports), |(address, reason)| {
+    at_once(answers.into_iter().chain(ports), |(address, reason)| {
         let error = format!("etcd does not answer: {address} {reason}\n");
         wait_until(&error, || {
             fail(&["--check", "--data", &format!("etcd://{address}/a")]).ends_with(&error)

@@ -33,15 +33,16 @@ fn a_service_goes_on_as_its_user_whatever_becomes_of_its_token() {
     let mut kinds = vec!["simple".to_owned()];
     if is_installed("openssl") {
         let (key, public) = (scratch.file("key"), scratch.file("public"));
-        let mut openssl = Command::new("openssl");
-        assert_eq!(run(openssl.args(["genrsa", "-out", &key, "2048"])).0, Some(0));
-        let mut openssl = Command::new("openssl");
-        assert_eq!(run(openssl.args(["rsa", "-in", &key, "-pubout", "-out", &public])).0, Some(0));
+        for command in
+            [format!("genrsa -out {key} 2048"), format!("rsa -in {key} -pubout -out {public}")]
+        {
+            assert_eq!(run(Command::new("openssl").args(command.split(' '))).0, Some(0));
+        }
         kinds.push(format!("jwt,pub-key={public},priv-key={key},sign-method=RS256,ttl=1h"));
     }
-    let start = |kind: &String| Etcd::start_with(1, &["--auth-token", kind]);
-    let Some(etcds) = kinds.iter().map(start).collect::<Option<Vec<_>>>() else { return };
-    at_once(etcds, check_user);
+    at_once(kinds, |kind| {
+        Etcd::start_with(1, &["--auth-token", &kind]).into_iter().for_each(check_user);
+    });
 }
 
 /// Has two services go on as a user whose tokens this etcd forgets again and again.
