@@ -49,6 +49,11 @@ fn what_stops_even_root_is_told() {
     };
     let mount = "it is empty and a mount point, so that no other file can take its place; mount its \
                  directory instead, or name another file with --data";
+    let read_only = format!(
+        "it is read-only; name another file with --data, or under systemd have the unit say \
+         ReadWritePaths={}",
+        scratch.file("d")
+    );
     for (make, operation, file, reason) in [
         (&format!("{full}; chattr +i d/f") as &str, "write", "d/f", attribute('i')),
         (&format!("{full}; chattr +a d/f"), "write", "d/f", attribute('a')),
@@ -66,16 +71,7 @@ fn what_stops_even_root_is_told() {
         (": > d/f-journal; chattr +i d/f-journal", "remove", "d/f-journal", attribute('i')),
         (": > d/f; : > d/f-wal; chattr +a d/f-wal", "remove", "d/f-wal", attribute('a')),
         (": > d/f; mount --bind d/f d/f", "", "", mount),
-        (
-            ": > d/f; mount --bind d/f d/f; mount -o remount,ro,bind d/f",
-            "write",
-            "d/f",
-            &format!(
-                "it is read-only; name another file with --data, or under systemd have the unit \
-                 say ReadWritePaths={}",
-                scratch.file("d")
-            ),
-        ),
+        (": > d/f; mount --bind d/f d/f; mount -o remount,ro,bind d/f", "write", "d/f", &read_only),
     ] {
         let shell =
             |script: &str| run(Command::new("sh").args(["-c", script]).current_dir(&scratch.0));

@@ -88,36 +88,31 @@ fn new_files_are_the_owners_alone_and_a_link_and_a_mode_stay() {
     }
 }
 
-/// Moves a file away, puts something else in its place, and expects changes to be refused until it
-/// is back.
-#[track_caller]
-fn check_removal((name, replacement): (&str, Option<&str>)) {
-    let (scratch, file, server) = Server::kept(&format!("[{A}]"));
-    server.ask("PUT", "/colors/a", r#"{"value":"2"}"#).expect_status(200);
-    let list = server.list();
-    let (there, away) = (scratch.0.join(name), scratch.0.join("away"));
-    fs::rename(&there, &away).unwrap();
-    if let Some(content) = replacement {
-        fs::write(&there, content).unwrap();
-    }
-    wait_until("it is noticed without a change", || health(&server).0 == 503);
-    expect_refusal(&server, name);
-    assert_eq!(server.list(), list);
-    if let Some(content) = replacement {
-        assert_eq!(fs::read_to_string(&there).unwrap(), content);
-    }
-    fs::rename(&away, &there).unwrap();
-    wait_until("it recovers by itself", || health(&server).0 == 200);
-    server.ask("POST", "/colors", r#"{"name":"b","value":"3"}"#).expect_status(201);
-    let list = server.list();
-    assert_eq!(list_after_kill(server, &file), list);
-}
-
 #[test]
 fn a_file_that_is_removed_or_replaced_is_not_written() {
     let names = ["colors.db", "colors.db-wal", "colors.db-shm"];
     let rows = names.map(|name| [(name, None), (name, Some("somebody else's"))]);
-    at_once(rows.concat(), check_removal);
+    at_once(rows.concat(), |(name, replacement)| {
+        let (scratch, file, server) = Server::kept(&format!("[{A}]"));
+        server.ask("PUT", "/colors/a", r#"{"value":"2"}"#).expect_status(200);
+        let list = server.list();
+        let (there, away) = (scratch.0.join(name), scratch.0.join("away"));
+        fs::rename(&there, &away).unwrap();
+        if let Some(content) = replacement {
+            fs::write(&there, content).unwrap();
+        }
+        wait_until("it is noticed without a change", || health(&server).0 == 503);
+        expect_refusal(&server, name);
+        assert_eq!(server.list(), list);
+        if let Some(content) = replacement {
+            assert_eq!(fs::read_to_string(&there).unwrap(), content);
+        }
+        fs::rename(&away, &there).unwrap();
+        wait_until("it recovers by itself", || health(&server).0 == 200);
+        server.ask("POST", "/colors", r#"{"name":"b","value":"3"}"#).expect_status(201);
+        let list = server.list();
+        assert_eq!(list_after_kill(server, &file), list);
+    });
 }
 
 #[test]

@@ -15,17 +15,12 @@ use crate::wire::etcd::{SEED, compact, pass_on, wait_until_unwell, wait_until_we
 
 const COLOR: &str = r#"{"name":"a","value":""}"#;
 
-/// Of two clusters whose members were told this, nothing else differs.
-const SAME_CLUSTER: [&str; 4] = [
-    "--initial-advertise-peer-urls",
-    "http://localhost:1",
-    "--initial-cluster",
-    "m0=http://localhost:1",
-];
-
 /// Two etcds of one member each that have the same cluster id, and a URL that names both.
 fn two_clusters() -> Option<([Etcd; 2], String)> {
-    let etcds = [Etcd::start_with(1, &SAME_CLUSTER)?, Etcd::start_with(1, &SAME_CLUSTER)?];
+    // The id is made of these.
+    let [own, all] = ["--initial-advertise-peer-urls", "--initial-cluster"];
+    let same = [own, "http://localhost:1", all, "m0=http://localhost:1"];
+    let etcds = [Etcd::start_with(1, &same)?, Etcd::start_with(1, &same)?];
     let both = format!("etcd://{},{}/colors", etcds[0].member(0), etcds[1].member(0));
     Some((etcds, both))
 }

@@ -17,7 +17,7 @@ use crate::common::harness::{
     wait_until,
 };
 use crate::common::proxy::HOST;
-use crate::wire::durable::{fail, health};
+use crate::wire::durable::{LIST, fail, health};
 use crate::wire::histories::Actor;
 use crate::wire::machines::{REPLICAS, shell};
 use crate::wire::recipes::{block, nginx_on_the_lan, own_address};
@@ -140,7 +140,7 @@ fn on_own_address(list: &str, file: &str) -> Server {
 #[test]
 fn a_copy_outlives_its_writer_and_can_take_its_place() {
     let scratch = Scratch::new();
-    let writer = on_own_address(r#"[{"name":"a","value":"1"}]"#, &scratch.file("colors.db"));
+    let writer = on_own_address(LIST, &scratch.file("colors.db"));
     let file = scratch.file("copy.db");
     let follower = follow(&writer, &["--data", &file, "--seed", "none.json"]);
     let log = follower.log();
@@ -190,8 +190,7 @@ fn who_follows_a_copy_is_told_whom_to_follow_and_keeps_its_list() {
     let scratch = Scratch::new();
     let writer = Server::start(&[]);
     let file = scratch.file("copy.db");
-    let list = r#"[{"name":"a","value":"1"}]"#;
-    let copy = on_own_address(list, &file);
+    let copy = on_own_address(LIST, &file);
     let (address, copy_url) = (copy.address.to_string(), url(&copy));
     let follower = follow(&copy, &["--data", &scratch.file("follower.db")]);
     copy.stop();
@@ -204,7 +203,7 @@ fn who_follows_a_copy_is_told_whom_to_follow_and_keeps_its_list() {
         status == 503 && fault.starts_with(&since) && fault.ends_with(&format!(": {reason}"))
     });
     assert_eq!(follower.metric("colors_followed_up"), 0.0);
-    assert_eq!(follower.list(), format!(r#"{{"data":{list}}}"#));
+    assert_eq!(follower.list(), LIST);
     // a start without a list of its own
     let log = fail(&["--follow", &copy_url]);
     assert!(log.contains(&format!("[ERROR] cannot follow {copy_url}: {reason}; ")), "{log}");
@@ -297,7 +296,6 @@ fn a_list_that_cannot_be_saved_is_no_list_that_is_followed() {
 
 #[test]
 fn a_copy_becomes_a_list_of_its_own_by_the_commands_for_that() {
-    const LOST: &str = r#"[{"name":"a","value":"1"}]"#;
     let scratch = Scratch::new();
     let options = "COLORS_FOLLOW=http://192.0.2.7:8080\nCOLORS_FOLLOW_TOKEN_FILE=token\n";
     let file = scratch.write("colors", format!("COLORS_KEEP_ALIVE=9\n{options}"));
@@ -308,7 +306,7 @@ fn a_copy_becomes_a_list_of_its_own_by_the_commands_for_that() {
     assert_eq!(run(Command::new("sh").args(["-c", &sed])).0, Some(0));
     assert_eq!(fs::read_to_string(&file).unwrap(), "COLORS_KEEP_ALIVE=9\n");
     // and back again
-    let (_kept, data, old) = Server::kept(LOST);
+    let (_kept, data, old) = Server::kept(LIST);
     old.stop();
     let commands = block(REPLICAS, "sh", "lost.json").replace("/etc/default/colors", &file);
     let commands = commands.replace("/var/lib/colors/colors.db", &data);
@@ -316,7 +314,7 @@ fn a_copy_becomes_a_list_of_its_own_by_the_commands_for_that() {
     assert_eq!(enable, "systemctl enable --now colors.service");
     assert_eq!(run(&mut shell(&scratch, commands)), (Some(0), String::new(), String::new()));
     let dumped = fs::read_to_string(scratch.file("lost.json")).unwrap();
-    assert_eq!(dumped, format!("{{\"data\":{LOST}}}\n"));
+    assert_eq!(dumped, format!("{LIST}\n"));
     let options = fs::read_to_string(&file).unwrap();
     assert_eq!(options, "COLORS_KEEP_ALIVE=9\nCOLORS_FOLLOW=http://192.0.2.8:8080\n");
 }
