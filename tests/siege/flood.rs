@@ -23,9 +23,9 @@ pub(crate) const CONTENT: &str =
 /// Threads that may be there after an attack and were not before it.
 const MORE_THREADS_MAX: usize = 2;
 
-/// Most resident memory of a service that has nothing to do, and while an attack goes on that is not
-/// about the number of connections, in KiB: it starts with 6 MiB, and the C library's allocator
-/// keeps some of what thousands of connections had for the next ones.
+/// Most resident memory, in KiB, at rest and while an attack goes on that is not about the number of
+/// connections: the service starts with 6 MiB, and the C library's allocator keeps some of what
+/// thousands of connections had for the next ones.
 pub(crate) const RESIDENT_MAX: usize = 64 * 1024;
 
 /// A service under attack.

@@ -11,7 +11,7 @@ use std::process::Command;
 use rustix::process::{Signal, geteuid};
 
 use crate::common::harness::{Scratch, Server, colors, own_environment, run, skip, stored};
-use crate::wire::durable::{A, fail};
+use crate::wire::durable::{A, LIST, fail};
 
 /// Runs the program in a directory, with a seed that can be read.
 fn run_in(directory: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
@@ -131,7 +131,7 @@ fn without_write_permission_the_list_can_be_printed_and_a_start_says_whose_it_is
     expect_no_dump("read", 0o600);
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
     assert_eq!(refusal(&file), refused("write", &file, 0o644));
-    let list = (Some(0), format!("{{\"data\":[{A}]}}\n"), String::new());
+    let list = (Some(0), format!("{LIST}\n"), String::new());
     assert_eq!(dump(), list);
     // beside a service, and what a kill has left
     let server = Server::start(&["--data", &file]);
@@ -178,9 +178,9 @@ fn names_that_a_uri_would_take_apart_are_names() {
         let mut command = colors(&["--listen", "127.0.0.1:0", "--seed", &seed, "--data", name]);
         command.current_dir(&scratch.0);
         Server::spawn(command).stop();
-        assert_eq!(stored(&file), format!(r#"{{"data":[{A}]}}"#), "{name}");
+        assert_eq!(stored(&file), LIST, "{name}");
         let dumped = run_in(&scratch.0, &["--dump", "--data", name]).1;
-        assert_eq!(dumped, format!("{{\"data\":[{A}]}}\n"), "{name}");
+        assert_eq!(dumped, format!("{LIST}\n"), "{name}");
         assert_eq!(run_in(&scratch.0, &["--check", "--data", name]).0, Some(0), "{name}");
     }
     assert_eq!(scratch.names().len(), 6);

@@ -44,7 +44,7 @@ pub(super) fn not_saved(cause: &str) -> String {
     format!("the change could not be saved: {cause}; /health and the log say what to do")
 }
 
-/// Checks that changes are refused since this file is not the one that was opened, or not all of it.
+/// Checks that changes are refused since this file is not the one that was opened, or was cut.
 #[track_caller]
 pub(super) fn expect_refusal(server: &Server, name: &str) {
     let message = not_saved("the database cannot be used");
