@@ -40,12 +40,11 @@ pub(crate) struct Target {
 impl Target {
     /// A service with its own seed, ready to be attacked.
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        Self::of(|| Server::durable(SEED, arguments))
+        Self::of(Server::durable(SEED, arguments))
     }
 
-    /// The same, of a service that `start` starts.
-    pub(crate) fn of(start: impl FnOnce() -> Server) -> Self {
-        let server = start();
+    /// The same, of this service.
+    pub(crate) fn of(server: Server) -> Self {
         let list = server.list();
         let threads = server.proc_status("Threads");
         Self { server, list, threads }
