@@ -69,7 +69,7 @@ fn whoever_waits_at_a_copy_is_told() {
     }
     let json = copy.ask("GET", "/health", "").content;
     let follows = format!(r#""follows":"{}""#, url(&writer));
-    for part in [&follows, r#""colors":148"#, r#""answered":"20"#, r#""saved":"20"#] {
+    for part in [&follows, r#""colors":148,"#, r#""answered":"20"#, r#""saved":"20"#] {
         assert!(json.contains(part), "{part}: {json}");
     }
     wait_until("it is up", || copy.metric("colors_followed_up") == 1.0);
