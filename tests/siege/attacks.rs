@@ -47,7 +47,7 @@ fn connections_reset_at_once_leave_nothing_behind() {
 #[test]
 fn responses_that_nobody_reads_are_given_up_by_the_service_and_by_the_kernel() {
     let options = ["--request-timeout", "5", "--keep-alive", "1"];
-    let target = Target::of(|| Server::durable(&long_list(1_300_000), &options));
+    let target = Target::of(Server::durable(&long_list(1_300_000), &options));
     let mut streams: Vec<TcpStream> = (0..100).map(|_| narrow(target.server.address)).collect();
     for stream in &mut streams {
         stream.write_all(LIST_REQUEST.as_bytes()).unwrap();
@@ -111,7 +111,7 @@ fn many_long_lists_at_once_take_limited_memory() {
     thread::scope(|scope| {
         for (lists, peak_max) in [(&short, 160 * 1024), (&long, 300 * 1024)] {
             for start in [Server::with_seed, Server::durable] {
-                let target = Target::of(|| start(SEED, &options));
+                let target = Target::of(start(SEED, &options));
                 scope.spawn(move || check_memory(&target, lists, peak_max));
             }
         }
@@ -140,7 +140,7 @@ fn check_memory(target: &Target, lists: &[String], peak_max: usize) {
 #[test]
 fn a_signal_ends_it_in_time_whoever_is_connected() {
     let options = ["--request-timeout", "5m"];
-    let target = Target::of(|| Server::durable(&long_list(2_600_000), &options));
+    let target = Target::of(Server::durable(&long_list(2_600_000), &options));
     let mut stalled = target.connections(600);
     for (number, stream) in stalled.iter_mut().enumerate() {
         stream.write_all([b"", FIELDS.as_bytes(), CONTENT.as_bytes()][number % 3]).unwrap();

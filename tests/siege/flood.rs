@@ -23,12 +23,9 @@ pub(crate) const CONTENT: &str =
 /// Threads that may be there after an attack and were not before it.
 const MORE_THREADS_MAX: usize = 2;
 
-/// Most resident memory of a service that has nothing to do, in KiB: it starts with 6 MiB, and the
-/// C library's allocator keeps some of what thousands of connections had for the next ones.
-const RESIDENT_AT_REST: usize = 64 * 1024;
-
-/// Most resident memory while an attack goes on that is not about the number of connections, in
-/// KiB.
+/// Most resident memory, in KiB, at rest and while an attack goes on that is not about the number of
+/// connections: the service starts with 6 MiB, and the C library's allocator keeps some of what
+/// thousands of connections had for the next ones.
 pub(crate) const RESIDENT_MAX: usize = 64 * 1024;
 
 /// A service under attack.
@@ -43,12 +40,11 @@ pub(crate) struct Target {
 impl Target {
     /// A service with its own seed, ready to be attacked.
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        Self::of(|| Server::durable(SEED, arguments))
+        Self::of(Server::durable(SEED, arguments))
     }
 
-    /// The same, of a service that `start` starts.
-    pub(crate) fn of(start: impl FnOnce() -> Server) -> Self {
-        let server = start();
+    /// The same, of this service.
+    pub(crate) fn of(server: Server) -> Self {
         let list = server.list();
         let threads = server.proc_status("Threads");
         Self { server, list, threads }
@@ -72,13 +68,11 @@ impl Target {
     /// or be about to be.
     #[track_caller]
     pub(crate) fn check_recovery(self) {
-        let (peak, threads) =
-            (self.server.proc_status("VmHWM") / 1024, self.server.proc_status("Threads"));
-        figures(&format!("peak {peak} MiB, {threads} threads at the end"));
+        figures(&format!("peak {} KiB", self.server.proc_status("VmHWM")));
         assert_same_list(&self.server.list(), &self.list);
         self.wait_until_all_are_closed();
         self.wait_for_few_threads();
-        wait_until("memory is freed", || self.server.proc_status("VmRSS") <= RESIDENT_AT_REST);
+        wait_until("memory is freed", || self.server.proc_status("VmRSS") <= RESIDENT_MAX);
         let log = self.server.log();
         assert!(!log.contains("ERROR") && !log.contains("panicked"), "{log}");
     }
@@ -115,11 +109,9 @@ pub(crate) fn narrow(address: SocketAddr) -> TcpStream {
 /// So many connections, or fewer if this process may not have the descriptors; raises its limit as
 /// far as it goes.
 fn affordable(count: usize) -> usize {
-    let hard = getrlimit(Resource::Nofile).maximum;
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard });
-    let descriptors = getrlimit(Resource::Nofile)
-        .current
-        .map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     // two attacks take many; half of them are for all other tests that run beside
-    count.min(descriptors / 4)
+    count.min(usize::try_from(descriptors / 4).unwrap_or(usize::MAX))
 }

@@ -2,15 +2,11 @@
 //! other programs send still does. All forms of origins and hosts are in the unit tests; what the
 //! page does is in `tests/browser`.
 
-use crate::common::client::{Client, Response};
+use crate::common::client::{Client, request};
 use crate::common::harness::{Scratch, Server, colors};
 
 /// What Chromium sends when it opens an address.
 const BROWSER: &str = "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8\r\n";
-
-fn ask(server: &Server, method: &str, target: &str, fields: &str) -> Response {
-    server.ask_with(method, target, fields, "")
-}
 
 #[test]
 fn a_client_that_asks_for_html_gets_the_page_at_the_base_path_and_everybody_its_script() {
@@ -19,15 +15,15 @@ fn a_client_that_asks_for_html_gets_the_page_at_the_base_path_and_everybody_its_
     {
         let server = Server::start(&["--base-path", base]);
         for target in targets {
-            let page = ask(&server, "GET", target, BROWSER);
+            let page = server.ask_with("GET", target, BROWSER, "");
             page.expect_field(200, "content-type", Some("text/html; charset=utf-8"));
             assert_eq!(page.field("vary"), Some("Accept"));
             assert_eq!(page.field("referrer-policy"), Some("no-referrer"));
             let condition = format!("{BROWSER}If-None-Match: {}\r\n", page.field("etag").unwrap());
-            let current = ask(&server, "GET", target, &condition);
+            let current = server.ask_with("GET", target, &condition, "");
             current.expect_field(304, "etag", page.field("etag"));
             assert_eq!(current.field("vary"), Some("Accept"));
-            let script = ask(&server, "GET", &format!("{base}/page/files.js?1"), "");
+            let script = server.ask("GET", &format!("{base}/page/files.js?1"), "");
             script.expect_field(200, "content-type", Some("text/javascript; charset=utf-8"));
             assert!(script.content.contains("\nexport const read ="));
             for field in ["content-security-policy", "referrer-policy", "cache-control"] {
@@ -44,20 +40,15 @@ fn with_allowed_hosts_the_host_counts_on_every_tcp_listener_and_on_no_unix_socke
     // what a container listens on, however its port is published
     let listen = ["--listen", "0.0.0.0:0", "--listen", &format!("unix:{socket}")];
     let start = |arguments: &[&str]| Server::spawn(colors(&[&listen, arguments].concat()));
+    let ask = |host: &str| request("GET", "/colors", &format!("Host: {host}\r\n"), "");
     let statuses = |server: &Server| {
-        ["evil.example", "own.example", "127.0.0.1:8080", "localhost:8080"].map(|host| {
-            server
-                .connect()
-                .send(format!("GET /colors HTTP/1.1\r\nHost: {host}\r\n\r\n"))
-                .response()
-                .status
-        })
+        ["evil.example", "own.example", "127.0.0.1:8080", "localhost:8080"]
+            .map(|host| server.connect().send(ask(host)).response().status)
     };
     assert_eq!(statuses(&start(&[])), [200, 200, 200, 200]);
     let server = start(&["--allow-host", "own.example"]);
     assert_eq!(statuses(&server), [403, 200, 200, 200]);
-    let mut client = Client::on_unix(&socket);
-    client.send("GET /colors HTTP/1.1\r\nHost: evil.example\r\n\r\n").response().expect_status(200);
+    Client::on_unix(&socket).send(ask("evil.example")).response().expect_status(200);
 }
 
 #[test]

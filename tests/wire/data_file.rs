@@ -11,7 +11,7 @@ use std::process::Command;
 use rustix::process::{Signal, geteuid};
 
 use crate::common::harness::{Scratch, Server, colors, own_environment, run, skip, stored};
-use crate::wire::durable::A;
+use crate::wire::durable::{A, LIST, fail};
 
 /// Runs the program in a directory, with a seed that can be read.
 fn run_in(directory: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
@@ -20,13 +20,7 @@ fn run_in(directory: &Path, arguments: &[&str]) -> (Option<i32>, String, String)
     run(command.current_dir(directory))
 }
 
-/// The reason for which a start cannot use this file, and the check of it.
-#[track_caller]
-fn failed_start(directory: &Path, file: &str) -> String {
-    same_refusal(file, |arguments| run_in(directory, arguments))
-}
-
-/// The reason for which both are refused, as `run` runs the program.
+/// The reason for which a start cannot use this file, and the check of it, as `run` runs them.
 #[track_caller]
 fn same_refusal(file: &str, run: impl Fn(&[&str]) -> (Option<i32>, String, String)) -> String {
     // The check is first: a start may leave files that the check would find.
@@ -55,6 +49,11 @@ fn what_stops_even_root_is_told() {
     };
     let mount = "it is empty and a mount point, so that no other file can take its place; mount its \
                  directory instead, or name another file with --data";
+    let read_only = format!(
+        "it is read-only; name another file with --data, or under systemd have the unit say \
+         ReadWritePaths={}",
+        scratch.file("d")
+    );
     for (make, operation, file, reason) in [
         (&format!("{full}; chattr +i d/f") as &str, "write", "d/f", attribute('i')),
         (&format!("{full}; chattr +a d/f"), "write", "d/f", attribute('a')),
@@ -72,21 +71,13 @@ fn what_stops_even_root_is_told() {
         (": > d/f-journal; chattr +i d/f-journal", "remove", "d/f-journal", attribute('i')),
         (": > d/f; : > d/f-wal; chattr +a d/f-wal", "remove", "d/f-wal", attribute('a')),
         (": > d/f; mount --bind d/f d/f", "", "", mount),
-        (
-            ": > d/f; mount --bind d/f d/f; mount -o remount,ro,bind d/f",
-            "write",
-            "d/f",
-            &format!(
-                "it is read-only; name another file with --data, or under systemd have the unit \
-                 say ReadWritePaths={}",
-                scratch.file("d")
-            ),
-        ),
+        (": > d/f; mount --bind d/f d/f; mount -o remount,ro,bind d/f", "write", "d/f", &read_only),
     ] {
         let shell =
             |script: &str| run(Command::new("sh").args(["-c", script]).current_dir(&scratch.0));
         let (_, before, failure) = shell(&format!("mkdir d; {make}; ls -A d"));
-        let found = failure.is_empty().then(|| failed_start(&scratch.0, "d/f"));
+        let refusal = || same_refusal("d/f", |arguments| run_in(&scratch.0, arguments));
+        let found = failure.is_empty().then(refusal);
         let after = shell("ls -A d").1;
         shell("umount d/f; chattr -f -i -a d d/*; rm -r d");
         let Some(found) = found else { return skip(&failure) };
@@ -99,16 +90,13 @@ fn what_stops_even_root_is_told() {
 #[test]
 fn a_second_service_is_told_that_the_list_is_in_use() {
     let (scratch, file, server) = Server::kept(&format!("[{A}]"));
-    let expected = format!("the options are fine: 1 color kept in {file}\n");
-    assert_eq!(run_in(&scratch.0, &["--check", "--data", &file]).1, expected);
     // whatever the file is called
     let other = scratch.file("other.db");
     fs::hard_link(&file, &other).unwrap();
-    let (code, _, error) = run_in(&scratch.0, &["--listen", "127.0.0.1:0", "--data", &other]);
-    let expected = format!(
-        "[ERROR] cannot use {other}: another process has locked the database; stop that process, or name another file with --data\n"
-    );
-    assert!(code == Some(1) && error.ends_with(&expected), "{error}");
+    let error = fail(&["--data", &other]);
+    let expected =
+        "another process has locked the database; stop that process, or name another file";
+    assert!(error.contains(&format!("[ERROR] cannot use {other}: {expected}")), "{error}");
     server.ask("POST", "/colors", A).expect_status(201);
     assert_eq!((server.list(), stored(&file)), (format!(r#"{{"data":[{A},{A}]}}"#), server.list()));
 }
@@ -125,58 +113,49 @@ fn without_write_permission_the_list_can_be_printed_and_a_start_says_whose_it_is
         let mut command = own_environment(scratch.file("colors"));
         run(command.args(arguments).uid(65534).gid(65534).current_dir("/"))
     };
-    let run_as_nobody =
-        |arguments: &[&str]| use_as_nobody(&[arguments, &["--data", &file]].concat());
+    let dump = || use_as_nobody(&["--dump", "--data", &file]);
+    let refusal = |file: &str| same_refusal(file, use_as_nobody);
     let refused = |operation: &str, path: &str, mode: u32| {
         format!(
-            ": cannot {operation} {path}: permission denied: it belongs to user 0 with mode {mode:04o}, \
+            "cannot {operation} {path}: permission denied: it belongs to user 0 with mode {mode:04o}, \
              and this process runs as user 65534; run this as its owner, change its mode or owner, or \
-             name another file with --data\n"
+             name another file with --data"
         )
     };
-    let refused_file =
-        |operation, mode| format!("[ERROR] cannot use {file}{}", refused(operation, &file, mode));
-    for arguments in [&["--listen", "127.0.0.1:0"][..], &["--check"], &["--dump"]] {
-        let (code, _, error) = run_as_nobody(arguments);
-        let expected = refused_file("read", 0o600);
-        assert!(code == Some(1) && error.ends_with(&expected), "{arguments:?}: {error}");
-    }
+    let expect_no_dump = |operation: &str, mode: u32| {
+        let (code, _, error) = dump();
+        let expected = format!("cannot use {file}: {}\n", refused(operation, &file, mode));
+        assert!(code == Some(1) && error.ends_with(&expected), "{error}");
+    };
+    assert_eq!(refusal(&file), refused("read", &file, 0o600));
+    expect_no_dump("read", 0o600);
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
-    let list = (Some(0), format!("{{\"data\":[{A}]}}\n"), String::new());
-    assert_eq!(run_as_nobody(&["--dump"]), list);
-    for arguments in [&["--listen", "127.0.0.1:0"][..], &["--check"]] {
-        let (code, _, error) = run_as_nobody(arguments);
-        let expected = refused_file("write", 0o644);
-        assert!(code == Some(1) && error.ends_with(&expected), "{arguments:?}: {error}");
-    }
+    assert_eq!(refusal(&file), refused("write", &file, 0o644));
+    let list = (Some(0), format!("{LIST}\n"), String::new());
+    assert_eq!(dump(), list);
     // beside a service, and what a kill has left
     let server = Server::start(&["--data", &file]);
-    server.ask("PUT", "/colors/a", r#"{"value":"1"}"#).expect_status(200);
     for change in ["2", "1"] {
         server.ask("PUT", "/colors/a", &format!(r#"{{"value":"{change}"}}"#)).expect_status(200);
     }
-    assert_eq!(run_as_nobody(&["--dump"]), list);
+    assert_eq!(dump(), list);
     server.signal(Signal::KILL);
     server.wait();
-    assert_eq!(run_as_nobody(&["--dump"]), list);
+    assert_eq!(dump(), list);
     fs::remove_file(format!("{file}-shm")).unwrap();
-    let (code, _, error) = run_as_nobody(&["--dump"]);
-    assert!(code == Some(1) && error.ends_with(&refused_file("write", 0o644)), "{error}");
+    expect_no_dump("write", 0o644);
     Server::start(&["--data", &file]).stop();
     // its own file in a directory of root's: there is no place for FILE-wal
     chown(&file, Some(65534), Some(65534)).unwrap();
-    let (code, _, error) = run_as_nobody(&["--check"]);
-    let directory = scratch.0.to_str().unwrap();
-    assert!(code == Some(1) && error.ends_with(&refused("write", directory, 0o755)), "{error}");
+    assert_eq!(refusal(&file), refused("write", scratch.0.to_str().unwrap(), 0o755));
     // as the service manager starts it
     let (_, _, error) = use_as_nobody(&["--check", "--data", "colors.db"]);
     assert!(error.contains("cannot use colors.db: cannot write /: "), "{error}");
     chown(&scratch.0, Some(65534), Some(65534)).unwrap();
-    assert_eq!(run_as_nobody(&["--check"]).0, Some(0));
+    assert_eq!(use_as_nobody(&["--check", "--data", &file]).0, Some(0));
     // an empty file of root's, and what a list has left that was root's
     let empty = scratch.write("empty", "");
     fs::set_permissions(&empty, fs::Permissions::from_mode(0o666)).unwrap();
-    let refusal = |file: &str| same_refusal(file, use_as_nobody);
     let reason = "it is empty, and this process may not give its owner and group to a new file; \
                   remove it, or run this as root";
     assert_eq!((refusal(&empty), fs::metadata(&empty).unwrap().len()), (reason.to_owned(), 0));
@@ -185,8 +164,7 @@ fn without_write_permission_the_list_can_be_printed_and_a_start_says_whose_it_is
     fs::set_permissions(&left, fs::Permissions::from_mode(0o600)).unwrap();
     chown(&scratch.0, Some(0), Some(0)).unwrap();
     fs::set_permissions(&scratch.0, fs::Permissions::from_mode(0o1777)).unwrap();
-    let reason = refused("remove", &left, 0o600);
-    assert_eq!(format!(": {}\n", refusal(&scratch.file("new"))), reason);
+    assert_eq!(refusal(&scratch.file("new")), refused("remove", &left, 0o600));
     fs::remove_file(&left).unwrap();
     assert_eq!(scratch.names(), ["colors", "colors.db"]);
 }
@@ -200,9 +178,9 @@ fn names_that_a_uri_would_take_apart_are_names() {
         let mut command = colors(&["--listen", "127.0.0.1:0", "--seed", &seed, "--data", name]);
         command.current_dir(&scratch.0);
         Server::spawn(command).stop();
-        assert_eq!(stored(&file), format!(r#"{{"data":[{A}]}}"#), "{name}");
+        assert_eq!(stored(&file), LIST, "{name}");
         let dumped = run_in(&scratch.0, &["--dump", "--data", name]).1;
-        assert_eq!(dumped, format!("{{\"data\":[{A}]}}\n"), "{name}");
+        assert_eq!(dumped, format!("{LIST}\n"), "{name}");
         assert_eq!(run_in(&scratch.0, &["--check", "--data", name]).0, Some(0), "{name}");
     }
     assert_eq!(scratch.names().len(), 6);

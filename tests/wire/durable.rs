@@ -5,11 +5,13 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
-use std::process::{Command, Stdio};
+use std::process::Output;
 
 use rustix::process::{Signal, geteuid};
 
-use crate::common::harness::{Scratch, Server, at_once, colors, run, stored, wait_until};
+use crate::common::harness::{
+    DEADLINE, Scratch, Server, at_once, colors, stored, wait_until, within,
+};
 use crate::common::process::colors_below_strace;
 
 pub(super) const A: &str = r#"{"name":"a","value":"1"}"#;
@@ -17,19 +19,41 @@ pub(super) const A: &str = r#"{"name":"a","value":"1"}"#;
 /// The list of it.
 pub(super) const LIST: &str = r#"{"data":[{"name":"a","value":"1"}]}"#;
 
-/// Makes a database of this list.
-pub(super) fn make(file: &str, seed: &str) {
-    Server::with_data(seed, file, &[]).stop();
+/// A start that fails; gives what it says.
+#[track_caller]
+pub(super) fn fail(arguments: &[&str]) -> String {
+    let mut child = colors(&["--listen", "127.0.0.1:0"]).args(arguments).spawn().unwrap();
+    let ended = within(DEADLINE, || child.try_wait().unwrap());
+    child.kill().unwrap();
+    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
+    let (printed, error) = [stdout, stderr].map(|text| String::from_utf8(text).unwrap()).into();
+    assert!(ended.is_some(), "{arguments:?} should fail, and goes on: {error}");
+    assert_eq!((status.code(), printed.as_str()), (Some(1), ""), "{arguments:?}: {error}");
+    error
 }
 
-pub(super) fn health(server: &Server) -> (u16, serde_json::Value) {
+/// What `/health` answers: its status, and what it says in `status`.
+pub(super) fn health(server: &Server) -> (u16, String) {
     let response = server.ask("GET", "/health", "");
-    (response.status, serde_json::from_str(&response.content).unwrap())
+    let json: serde_json::Value = serde_json::from_str(&response.content).unwrap();
+    (response.status, json["status"].as_str().unwrap().to_owned())
 }
 
 /// The message of a change that could not be saved.
 pub(super) fn not_saved(cause: &str) -> String {
     format!("the change could not be saved: {cause}; /health and the log say what to do")
+}
+
+/// Checks that changes are refused since this file is not the one that was opened, or was cut.
+#[track_caller]
+pub(super) fn expect_refusal(server: &Server, name: &str) {
+    let message = not_saved("the database cannot be used");
+    server.ask("PUT", "/colors/a", r#"{"value":"3"}"#).expect_message(500, &message);
+    let fault = format!(
+        "changes cannot be saved: {name} was removed, replaced or cut short; move it back (a copy \
+         is another file), or save what GET /colors answers and restart"
+    );
+    assert_eq!(health(server), (503, fault));
 }
 
 /// Kills the service, as a crash would, and gives the list of the next start.
@@ -44,74 +68,51 @@ pub(super) fn list_after_kill(server: Server, file: &str) -> String {
 }
 
 #[test]
-fn new_files_are_the_owners_alone_and_after_a_stop_the_file_is_all_there_is() {
-    let (scratch, file, server) = Server::kept("[]");
-    server.ask("POST", "/colors", A).expect_status(201);
-    assert_eq!(scratch.names(), ["colors.db", "colors.db-shm", "colors.db-wal"]);
-    for name in scratch.names() {
-        let mode = fs::metadata(scratch.file(&name)).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600, "{name}");
-    }
-    server.stop();
-    assert_eq!(scratch.names(), ["colors.db"]);
-    assert_eq!(stored(&file), format!(r#"{{"data":[{A}]}}"#));
-}
-
-#[test]
-fn a_link_stays_and_the_mode_is_kept() {
+fn new_files_are_the_owners_alone_and_a_link_and_a_mode_stay() {
     let scratch = Scratch::new();
-    let target = scratch.0.join("target.db");
-    let (link, target) = (scratch.file("link.db"), target.to_str().unwrap());
+    let (link, target) = (scratch.file("link.db"), scratch.file("target.db"));
     symlink("target.db", &link).unwrap();
-    make(&link, "[]");
-    fs::set_permissions(target, fs::Permissions::from_mode(0o640)).unwrap();
-    let server = Server::start(&["--data", &link]);
-    server.ask("POST", "/colors", A).expect_status(201);
-    assert_eq!((stored(&link), stored(target)), (server.list(), server.list()));
-    assert!(scratch.0.join("target.db-wal").exists());
-    server.stop();
-    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-    assert_eq!(fs::metadata(target).unwrap().permissions().mode() & 0o777, 0o640);
-}
-
-/// Moves a file away, puts something else in its place, and expects changes to be refused until it
-/// is back.
-#[track_caller]
-fn check_removal((name, replacement): (&str, Option<&str>)) {
-    let (scratch, file, server) = Server::kept(&format!("[{A}]"));
-    server.ask("PUT", "/colors/a", r#"{"value":"2"}"#).expect_status(200);
-    let list = server.list();
-    let (there, away) = (scratch.0.join(name), scratch.0.join("away"));
-    fs::rename(&there, &away).unwrap();
-    if let Some(content) = replacement {
-        fs::write(&there, content).unwrap();
+    for mode in [0o600, 0o640] {
+        let server = Server::start(&["--data", &link]);
+        server.ask("POST", "/colors", A).expect_status(201);
+        assert_eq!((stored(&link), stored(&target)), (server.list(), server.list()));
+        for name in ["target.db", "target.db-shm", "target.db-wal"] {
+            let file = fs::metadata(scratch.file(name)).unwrap();
+            assert_eq!(file.mode() & 0o777, mode, "{name}");
+        }
+        server.stop();
+        assert_eq!(scratch.names(), ["link.db", "target.db"]);
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::metadata(&target).unwrap().mode() & 0o777, mode);
+        fs::set_permissions(&target, fs::Permissions::from_mode(0o640)).unwrap();
     }
-    wait_until("it is noticed without a change", || health(&server).0 == 503);
-    let fix = "move it back (a copy is another file), or save what GET /colors answers and restart";
-    let reason = format!("{name} was removed, replaced or cut short; {fix}");
-    let message = not_saved("the database cannot be used");
-    server.ask("DELETE", "/colors/a", "").expect_message(500, &message);
-    let (status, json) = health(&server);
-    assert_eq!((server.list(), status), (list.clone(), 503));
-    assert_eq!(
-        json["status"].as_str(),
-        Some(format!("changes cannot be saved: {reason}").as_str())
-    );
-    if let Some(content) = replacement {
-        assert_eq!(fs::read_to_string(&there).unwrap(), content);
-    }
-    fs::rename(&away, &there).unwrap();
-    wait_until("it recovers by itself", || health(&server).0 == 200);
-    server.ask("POST", "/colors", r#"{"name":"b","value":"3"}"#).expect_status(201);
-    let list = server.list();
-    assert_eq!(list_after_kill(server, &file), list);
 }
 
 #[test]
 fn a_file_that_is_removed_or_replaced_is_not_written() {
     let names = ["colors.db", "colors.db-wal", "colors.db-shm"];
     let rows = names.map(|name| [(name, None), (name, Some("somebody else's"))]);
-    at_once(rows.concat(), check_removal);
+    at_once(rows.concat(), |(name, replacement)| {
+        let (scratch, file, server) = Server::kept(&format!("[{A}]"));
+        server.ask("PUT", "/colors/a", r#"{"value":"2"}"#).expect_status(200);
+        let list = server.list();
+        let (there, away) = (scratch.0.join(name), scratch.0.join("away"));
+        fs::rename(&there, &away).unwrap();
+        if let Some(content) = replacement {
+            fs::write(&there, content).unwrap();
+        }
+        wait_until("it is noticed without a change", || health(&server).0 == 503);
+        expect_refusal(&server, name);
+        assert_eq!(server.list(), list);
+        if let Some(content) = replacement {
+            assert_eq!(fs::read_to_string(&there).unwrap(), content);
+        }
+        fs::rename(&away, &there).unwrap();
+        wait_until("it recovers by itself", || health(&server).0 == 200);
+        server.ask("POST", "/colors", r#"{"name":"b","value":"3"}"#).expect_status(201);
+        let list = server.list();
+        assert_eq!(list_after_kill(server, &file), list);
+    });
 }
 
 #[test]
@@ -120,7 +121,7 @@ fn a_removed_wal_loses_nothing_when_the_service_is_stopped() {
     server.ask("PUT", "/colors/a", r#"{"value":"2"}"#).expect_status(200);
     let list = server.list();
     fs::remove_file(scratch.0.join("colors.db-wal")).unwrap();
-    server.ask("DELETE", "/colors/a", "").expect_status(500);
+    expect_refusal(&server, "colors.db-wal");
     server.stop();
     assert_eq!(stored(&file), list);
 }
@@ -130,29 +131,16 @@ fn a_link_that_is_made_to_lead_elsewhere_is_noticed_before_the_next_acknowledgme
     let scratch = Scratch::new();
     let link = scratch.file("link.db");
     Server::with_data("[]", &scratch.file("other.db"), &[]).stop();
-    std::os::unix::fs::symlink("colors.db", &link).unwrap();
+    symlink("colors.db", &link).unwrap();
     let server = Server::with_data(&format!("[{A}]"), &link, &[]);
     server.ask("PUT", "/colors/a", r#"{"value":"2"}"#).expect_status(200);
     let list = server.list();
-    std::os::unix::fs::symlink("other.db", scratch.file("new")).unwrap();
+    symlink("other.db", scratch.file("new")).unwrap();
     fs::rename(scratch.file("new"), &link).unwrap();
-    let refused = server.ask("PUT", "/colors/a", r#"{"value":"3"}"#);
-    refused.expect_message(500, &not_saved("the database cannot be used"));
-    let (status, json) = health(&server);
-    assert!(json["status"].to_string().contains("link.db was removed, replaced or cut short; "));
-    assert_eq!((status, server.list()), (503, list.clone()));
+    expect_refusal(&server, "link.db");
+    assert_eq!(server.list(), list);
     server.stop();
     assert_eq!(stored(&scratch.file("colors.db")), list);
-}
-
-/// The first line of a program that is killed then, if it has not ended.
-fn first_line(command: &mut Command) -> String {
-    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-    let mut first = String::new();
-    BufReader::new(child.stderr.take().unwrap()).read_line(&mut first).unwrap();
-    let _ = child.kill();
-    child.wait().unwrap();
-    first
 }
 
 /// The options of a first start, and a directory for FILE alone.
@@ -179,6 +167,21 @@ impl FirstStart {
         self.data.file(name).trim_end_matches('/').to_owned()
     }
 
+    /// Starts it, and has these calls on these files fail. Gives its first line, after which it is
+    /// killed if it has not ended; `None` if strace is not installed.
+    fn fail_at(&self, calls: &str, files: &[&str], further: &[&str]) -> Option<String> {
+        let (inject, paths) = (format!("inject={calls}"), files.iter().map(|name| self.path(name)));
+        let mut options = ["-o", "/dev/null", "-e", &inject].map(str::to_owned).to_vec();
+        paths.for_each(|path| options.extend(["-P".to_owned(), path]));
+        let arguments = [&self.arguments()[..], further].concat();
+        let mut child = colors_below_strace(&options, &arguments)?.spawn().unwrap();
+        let mut first = String::new();
+        BufReader::new(child.stderr.take().unwrap()).read_line(&mut first).unwrap();
+        let _ = child.kill();
+        child.wait().unwrap();
+        Some(first)
+    }
+
     /// Starts it as it should be, and checks that FILE is then all that is there.
     #[track_caller]
     fn check_next(&self, what: &str) {
@@ -199,14 +202,9 @@ fn whatever_call_fails_the_next_start_works() {
     at_once(calls, |call| {
         for number in 1..=4 {
             let start = FirstStart::new();
-            let inject = format!("inject={call}:error=EIO:when={number}+");
-            let paths = ["", "colors.db", ".colors-new"].map(|name| start.path(name));
-            let mut options = vec!["-o", "/dev/null", "-e", &inject];
-            paths.iter().for_each(|path| options.extend(["-P", path]));
-            let Some(mut command) = colors_below_strace(&options, &start.arguments()) else {
-                return;
-            };
-            let first = first_line(&mut command);
+            let inject = format!("{call}:error=EIO:when={number}+");
+            let files = ["", "colors.db", ".colors-new"];
+            let Some(first) = start.fail_at(&inject, &files, &[]) else { return };
             if first.contains("[ERROR]") {
                 let is_clean = !start.data.names().contains(&".colors-new".to_owned());
                 assert!(is_clean || call.starts_with("unlink"), "{inject}: {first}");
@@ -219,33 +217,18 @@ fn whatever_call_fails_the_next_start_works() {
 #[test]
 fn where_files_cannot_be_locked_synced_mapped_or_grow_is_no_place_for_a_list() {
     let shm = ["colors.db-shm", ".colors-new-shm"];
-    let directory = [""];
+    let no_maps =
+        "this file system has no shared memory maps; name a file on another one with --data";
+    let [failed, too_many] =
+        ["Input/output error (os error 5)", "Too many open files (os error 24)"]
+            .map(|error| format!("cannot sync DIR: {error}; a power cut "));
+    let no_locks = "cannot lock FILE: No locks available (os error 37); name another file";
     for (is_there, paths, inject, reason) in [
-        (
-            false,
-            &shm[..],
-            "mmap:error=ENODEV",
-            "this file system has no shared memory maps; name a file on another one with --data",
-        ),
+        (false, &shm[..], "mmap:error=ENODEV", no_maps),
         (false, &shm, "fallocate:error=ENOSPC", "the disk is full; make room on it"),
-        (
-            true,
-            &directory,
-            "fsync,fdatasync:error=EIO",
-            "cannot sync DIR: Input/output error (os error 5); a power cut ",
-        ),
-        (
-            true,
-            &directory,
-            "openat:error=EMFILE",
-            "cannot sync DIR: Too many open files (os error 24); a power cut ",
-        ),
-        (
-            true,
-            &["colors.db"],
-            "flock:error=ENOLCK",
-            "cannot lock FILE: No locks available (os error 37); name another file",
-        ),
+        (true, &[""], "fsync,fdatasync:error=EIO", &failed),
+        (true, &[""], "openat:error=EMFILE", &too_many),
+        (true, &["colors.db"], "flock:error=ENOLCK", no_locks),
     ] {
         for check in [&["--check"][..], &[]] {
             let start = FirstStart::new();
@@ -253,19 +236,12 @@ fn where_files_cannot_be_locked_synced_mapped_or_grow_is_no_place_for_a_list() {
                 start.check_next("as it should be");
             }
             let before = start.data.names();
-            let inject = format!("inject={inject}");
-            let paths: Vec<_> = paths.iter().map(|name| start.path(name)).collect();
-            let mut options = vec!["-o", "/dev/null", "-e", &inject];
-            paths.iter().for_each(|path| options.extend(["-P", path]));
-            let arguments = [&start.arguments()[..], check].concat();
-            let Some(mut command) = colors_below_strace(&options, &arguments) else { return };
-            let first = first_line(&mut command);
-            let place = reason.replace("DIR", &start.path(""));
-            let reason = place.replace("FILE", &start.file);
+            let Some(first) = start.fail_at(inject, paths, check) else { return };
+            let reason = reason.replace("DIR", &start.path("")).replace("FILE", &start.file);
             let expected = format!("cannot use {}: {reason}", start.file);
             assert!(first.contains(&expected), "{inject} {check:?}: {first}");
             assert_eq!(start.data.names(), before, "{inject} {check:?}");
-            start.check_next(&inject);
+            start.check_next(inject);
         }
     }
 }
@@ -273,9 +249,7 @@ fn where_files_cannot_be_locked_synced_mapped_or_grow_is_no_place_for_a_list() {
 #[test]
 fn without_a_rename_that_replaces_nothing_a_link_does_the_same() {
     let start = FirstStart::new();
-    let options = ["-o", "/dev/null", "-e", "inject=renameat2:error=EINVAL"];
-    let Some(mut command) = colors_below_strace(&options, &start.arguments()) else { return };
-    let first = first_line(&mut command);
+    let Some(first) = start.fail_at("renameat2:error=EINVAL", &[], &[]) else { return };
     assert!(first.contains("which was made now from"), "{first}");
     assert_eq!(fs::metadata(&start.file).unwrap().nlink(), 1);
     start.check_next(&first);
@@ -288,7 +262,7 @@ fn a_wal_without_its_file_refuses_a_start_and_is_not_removed() {
     let server = Server::start(&start.arguments());
     server.ask("DELETE", "/colors/a", "").expect_status(200);
     let list = server.list();
-    server.signal(rustix::process::Signal::KILL);
+    server.signal(Signal::KILL);
     server.wait();
     let moved = start.scratch.file("moved.db");
     fs::rename(&start.file, &moved).unwrap();
@@ -302,9 +276,9 @@ fn a_wal_without_its_file_refuses_a_start_and_is_not_removed() {
              are nowhere else; move the file back to which that belongs, or remove {name}-wal to \
              begin with the seed\n"
         );
-        for arguments in [&start.arguments()[..], &["--check", "--data", name]] {
-            let (code, _, log) = run(&mut colors(arguments));
-            assert!(code == Some(1) && log.ends_with(&expected), "{log}");
+        for mode in [&["--seed", &start.seed], &["--check"][..]] {
+            let log = fail(&[mode, &["--data", name]].concat());
+            assert!(log.ends_with(&expected), "{log}");
         }
     }
     fs::rename(moved, &start.file).unwrap();

@@ -1,26 +1,51 @@
 //! A list in etcd (`--data etcd://`): what services that share it see of each other, and what they
 //! say of an etcd that has no room, or something else at the key.
 
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::thread;
 
 use crate::common::etcd::Etcd;
 use crate::common::harness::{Scratch, Server, colors, run, stored, wait_until};
+use crate::wire::durable::fail;
 use crate::wire::waiting::wait_on;
 
-const SEED: &str = r##"[{"name":"red","value":"#f00"}]"##;
+pub(super) const SEED: &str = r##"[{"name":"red","value":"#f00"}]"##;
 const LIST: &str = r##"{"data":[{"name":"red","value":"#f00"}]}"##;
 
 #[track_caller]
-fn wait_for_list(server: &Server, list: &str) {
-    wait_until("the list is there", || server.list() == list);
+pub(super) fn wait_until_well(server: &Server) {
+    wait_until("it is well", || server.ask("GET", "/health", "").status == 200);
 }
 
-/// A start that fails; gives what it says.
+/// Waits until the service says this of why it is not well.
 #[track_caller]
-fn fail(arguments: &[&str]) -> String {
-    let (code, output, error) = run(colors(&["--listen", "127.0.0.1:0"]).args(arguments));
-    assert_eq!((code, output.as_str()), (Some(1), ""), "{error}");
-    error
+pub(super) fn wait_until_unwell(server: &Server, reason: &str) {
+    wait_until(reason, || {
+        let health = server.ask("GET", "/health", "");
+        health.status == 503 && health.content.contains(reason)
+    });
+}
+
+/// Has etcd forget all values of before.
+pub(super) fn compact(etcd: &Etcd) {
+    let status = etcd.etcdctl(&["endpoint", "status", "--write-out=fields"]);
+    let revision = status.lines().find_map(|line| line.strip_prefix("\"Revision\" : "));
+    etcd.etcdctl(&["compact", "--physical", revision.unwrap()]);
+}
+
+/// Passes on to etcd what a client sends, if `passes` says so, and all that etcd answers.
+pub(super) fn pass_on(mut client: TcpStream, etcd: SocketAddr, passes: impl Fn(&[u8]) -> bool) {
+    let mut upstream = TcpStream::connect(etcd).unwrap();
+    let mut answers = (upstream.try_clone().unwrap(), client.try_clone().unwrap());
+    thread::spawn(move || std::io::copy(&mut answers.0, &mut answers.1));
+    let mut bytes = [0; 4096];
+    while let Ok(length @ 1..) = client.read(&mut bytes) {
+        if passes(&bytes[..length]) {
+            // The service sees what comes of it.
+            let _ = upstream.write_all(&bytes[..length]);
+        }
+    }
 }
 
 #[test]
@@ -28,15 +53,12 @@ fn two_first_starts_at_once_make_one_list() {
     let Some(etcd) = Etcd::start(1) else { return };
     for round in 0..3 {
         let url = etcd.url(&format!("round/{round}"));
-        let seeds = ["a", "b"].map(|name| format!(r#"[{{"name":"{name}","value":""}}]"#));
-        let servers: Vec<Server> = thread::scope(|scope| {
-            let start = |seed: &String| {
-                let seed = seed.clone();
-                let url = &url;
-                scope.spawn(move || Server::with_data(&seed, url, &[]))
-            };
-            let starts = seeds.each_ref().map(start);
-            starts.into_iter().map(|start| start.join().unwrap()).collect()
+        let start = |name: &str| {
+            Server::with_data(&format!(r#"[{{"name":"{name}","value":""}}]"#), &url, &[])
+        };
+        let servers = thread::scope(|scope| {
+            let starts = ["a", "b"].map(|name| scope.spawn(move || start(name)));
+            starts.map(|start| start.join().unwrap())
         });
         assert_eq!(servers[0].list(), servers[1].list());
         // No service knows that it has made it if etcd has answered late.
@@ -63,11 +85,16 @@ fn a_change_is_told_to_who_waits_at_another_service() {
     other.ask("DELETE", "/colors/a", "").expect_status(405);
     for list in ["[]", SEED] {
         one.ask("PUT", "/colors", list).expect_status(200);
-        wait_for_list(&other, &format!("{{\"data\":{list}}}"));
+        let list = format!("{{\"data\":{list}}}");
+        wait_until("the list is there", || other.list() == list);
     }
+    let entries = || etcd.etcdctl(&["get", "--prefix", "--keys-only", "colors/log/"]).len();
+    let before = entries();
     assert_eq!(stored(&url), LIST);
     let check = run(&mut colors(&["--check", "--data", &url]));
     assert_eq!(check.1, format!("the options are fine: 1 color kept in {url}\n"));
+    Server::with_data("[]", &url, &["--read-only"]).stop();
+    assert_eq!(entries(), before, "only a start that may write puts a fence");
     assert!(one.ask("GET", "/health", "").content.contains(r#""saved":""#));
     wait_until("all saves are counted", || one.metric("colors_saves_total") == 4.0);
     one.stop();
@@ -99,11 +126,6 @@ fn what_does_not_fit_into_etcd_is_refused_alone() {
     server.ask("PUT", "/colors", &list).expect_message(507, message);
     server.ask("POST", "/colors", r#"{"name":"a","value":"1"}"#).expect_status(201);
     server.ask("GET", "/health", "").expect_status(200);
-    // Edits of the same color count once.
-    for value in ["y", "z"] {
-        let content = format!(r#"{{"value":"{}"}}"#, value.repeat(700_000));
-        server.ask("PUT", "/colors/long", &content).expect_status(200);
-    }
     server.ask("PUT", "/colors", SEED).expect_status(200);
     assert_eq!(stored(&url), LIST);
     let scratch = Scratch::new();
@@ -127,11 +149,7 @@ fn an_etcd_without_room_refuses_changes_until_there_is_some() {
     });
     drop(other);
     server.ask("DELETE", "/colors/red", "").expect_message(500, message);
-    wait_until("it is said", || {
-        let health = server.ask("GET", "/health", "");
-        health.expect_status(503);
-        health.content.contains("changes cannot be saved: etcd has no room: compact")
-    });
+    wait_until_unwell(&server, "changes cannot be saved: etcd has no room: compact");
     // The service tries to save each second, and is not well meanwhile.
     let failures = || server.metric("colors_save_failures_total");
     let before = failures();
@@ -139,12 +157,10 @@ fn an_etcd_without_room_refuses_changes_until_there_is_some() {
     server.ask("GET", "/health", "").expect_status(503);
     etcd.etcdctl(&["del", "--prefix", "other/"]);
     // as docs/replicas.md says
-    let status = etcd.etcdctl(&["endpoint", "status", "--write-out=fields"]);
-    let revision = status.lines().find_map(|line| line.strip_prefix("\"Revision\" : ")).unwrap();
-    etcd.etcdctl(&["compact", "--physical", revision]);
+    compact(&etcd);
     etcd.etcdctl(&["defrag"]);
     etcd.etcdctl(&["alarm", "disarm"]);
-    wait_until("changes are saved again", || server.ask("GET", "/health", "").status == 200);
+    wait_until_well(&server);
     assert_eq!(server.list(), LIST);
     server.ask("DELETE", "/colors/red", "").expect_status(200);
 }
@@ -160,15 +176,14 @@ fn what_somebody_has_put_by_hand_is_said_and_never_taken() {
         let refused = server.ask("DELETE", "/colors/red", "");
         assert!(refused.message().contains("what etcd has in place of the list"), "{refused:?}");
         let said = format!("changes cannot be saved: {next} in etcd is not what colors puts there");
-        wait_until("it is said", || server.ask("GET", "/health", "").content.contains(&said));
+        wait_until_unwell(&server, &said);
         assert!(fail(&["--data", &url]).contains(&format!("{next} in etcd is not what")));
         etcd.etcdctl(&["del", next]);
-        wait_until("it works again", || server.ask("GET", "/health", "").status == 200);
+        wait_until_well(&server);
     }
     etcd.etcdctl(&["put", next, r#"{"format":2}"#]);
-    assert!(
-        fail(&["--data", &url]).contains("a newer version of colors has saved the list in etcd")
-    );
+    let newer = "a newer version of colors has saved the list in etcd";
+    assert!(fail(&["--data", &url]).contains(newer));
     etcd.etcdctl(&["del", next]);
     // A running service has the list, and writes the snapshot anew when it is due. A start does not.
     let other = r#"{"format":1,"number":0,"colors":[]}"#;

@@ -2,7 +2,8 @@
 //! and stopped meanwhile: there has to be an order of the changes that explains every answer, and
 //! what is read at a service only goes forward.
 
-use std::net::{SocketAddr, TcpStream};
+use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -10,10 +11,9 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::common::client::{Client, request};
 use crate::common::etcd::Etcd;
 use crate::common::harness::{Server, SetOnDrop, eventually, figures};
-use crate::wire::histories::{Actor, Answer, Call, Operation, check};
+use crate::wire::histories::{Actor, Answer, Operation, calls_of, check};
 
 /// Kills and stops members of etcd and services, one at a time, so many times, or until it is over.
 fn disturb(
@@ -61,29 +61,6 @@ fn disturb(
     }
 }
 
-/// Reads a list to which one color is added after another, at each service. It only grows.
-fn read_on(addresses: &Mutex<Vec<SocketAddr>>, is_over: &AtomicBool) -> usize {
-    let mut reads = 0;
-    let mut seen: Vec<(SocketAddr, Vec<u64>)> = vec![(([0; 4], 0).into(), Vec::new()); 3];
-    while !is_over.load(Relaxed) {
-        for (place, seen) in seen.iter_mut().enumerate() {
-            let address = addresses.lock().unwrap()[place];
-            let Ok(stream) = TcpStream::connect(address) else { continue };
-            let ask = request("GET", "/colors/count", "Host: localhost\r\n", "");
-            let Some(response) = Client::new(stream).try_ask(&ask) else { continue };
-            let json: serde_json::Value = serde_json::from_str(&response.content).unwrap();
-            let count = json["value"].as_str().map_or(0, |value| value.parse().unwrap());
-            if seen.0 != address {
-                *seen = (address, Vec::new());
-            }
-            assert!(seen.1.last().is_none_or(|last| *last <= count), "{seen:?} {count}");
-            seen.1.push(count);
-            reads += 1;
-        }
-    }
-    reads
-}
-
 /// Has `work` make requests of three services that share this list until so many disturbances are
 /// over.
 fn beside_disturbances(
@@ -127,21 +104,9 @@ fn every_history_at_services_that_share_an_etcd_has_an_order() {
                 let call = actor(place, 0)?.call(set);
                 call.ended.filter(|(_, answer)| *answer != Answer::NotSaved)
             });
-            let clients: Vec<Option<Actor>> =
-                (0..4).map(|client| actor(client, rounds * 4 + client as u32)).collect();
-            let mut calls: Vec<Call> = thread::scope(|scope| {
-                let start = |(client, actor): (u32, Actor)| {
-                    let first = rounds * 1000 + 10 * client + 10;
-                    scope.spawn(move || {
-                        let mut actor = actor;
-                        actor.calls(first..first + 4, || ())
-                    })
-                };
-                let clients =
-                    (0..).zip(clients).filter_map(|(client, actor)| Some((client, actor?)));
-                let running: Vec<_> = clients.map(start).collect();
-                running.into_iter().flat_map(|client| client.join().unwrap()).collect()
-            });
+            let client = |client| actor(client, rounds * 4 + client as u32);
+            let mut clients: Vec<Actor> = (0..4).filter_map(client).collect();
+            let mut calls = calls_of(&mut clients, rounds * 1000 + 10, 4, || ());
             // What is read may be older.
             calls.retain(|call| !matches!(call.operation, Operation::Read(_) | Operation::ReadAll));
             made += calls.len();
@@ -151,11 +116,7 @@ fn every_history_at_services_that_share_an_etcd_has_an_order() {
                 place += 1;
                 let mut actor = actor(place, 0)?;
                 let refused = actor.call(Operation::Delete(9, None)).ended?.1;
-                if refused == Answer::NotFound {
-                    Some(actor.call(Operation::ReadAll))
-                } else {
-                    None
-                }
+                (refused == Answer::NotFound).then(|| actor.call(Operation::ReadAll))
             });
             calls.push(last);
             check(&initial, &mut calls);
@@ -166,20 +127,28 @@ fn every_history_at_services_that_share_an_etcd_has_an_order() {
 
 #[test]
 fn what_is_read_at_a_service_only_goes_forward() {
-    let seed = r#"[{"name":"count","value":"0"}]"#;
-    beside_disturbances(seed, 8, |addresses, is_over| {
+    beside_disturbances(r#"[{"name":"a","value":"0"}]"#, 8, |addresses, is_over| {
+        let actor = |place: usize| {
+            let address = addresses.lock().unwrap()[place % 3];
+            Some((address, Actor::new(address, 0)?))
+        };
         thread::scope(|scope| {
-            let reading = scope.spawn(|| read_on(addresses, is_over));
-            let mut count = 0_u64;
-            while !is_over.load(Relaxed) {
-                count += 1;
-                let address = addresses.lock().unwrap()[count as usize % 3];
-                let Ok(stream) = TcpStream::connect(address) else { continue };
-                let content = format!(r#"{{"value":"{count}"}}"#);
-                let put = request("PUT", "/colors/count", "Host: localhost\r\n", &content);
-                let _ = Client::new(stream).try_ask(&put);
+            scope.spawn(|| {
+                for count in (1..).take_while(|_| !is_over.load(Relaxed)) {
+                    if let Some((_, mut actor)) = actor(count) {
+                        actor.call(Operation::Update(0, Some(count as u32), None));
+                    }
+                }
+            });
+            let mut seen = HashMap::new();
+            for place in (0..).take_while(|_| !is_over.load(Relaxed)) {
+                let Some((address, mut actor)) = actor(place) else { continue };
+                let Some((_, answer)) = actor.call(Operation::Read(0)).ended else { continue };
+                let Answer::Color((_, count)) = answer else { panic!("{answer:?}") };
+                let before = seen.insert(address, count);
+                assert!(before <= Some(count), "{before:?} {count}");
             }
-            assert!(reading.join().unwrap() > 0);
+            assert!(!seen.is_empty());
         });
     });
 }

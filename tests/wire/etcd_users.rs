@@ -6,15 +6,8 @@ use std::process::Command;
 
 use crate::common::etcd::Etcd;
 use crate::common::harness::{Scratch, Server, at_once, colors, is_installed, run, wait_until};
-
-const SEED: &str = r##"[{"name":"red","value":"#f00"}]"##;
-
-/// A file with a line that only this user can read.
-fn user_file(scratch: &Scratch, line: &str) -> String {
-    let file = scratch.write("user", line);
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-    file
-}
+use crate::wire::durable::fail;
+use crate::wire::etcd::{SEED, wait_until_unwell, wait_until_well};
 
 #[track_caller]
 fn as_root(etcd: &Etcd, line: &str) {
@@ -40,21 +33,22 @@ fn a_service_goes_on_as_its_user_whatever_becomes_of_its_token() {
     let mut kinds = vec!["simple".to_owned()];
     if is_installed("openssl") {
         let (key, public) = (scratch.file("key"), scratch.file("public"));
-        let mut openssl = Command::new("openssl");
-        assert_eq!(run(openssl.args(["genrsa", "-out", &key, "2048"])).0, Some(0));
-        let mut openssl = Command::new("openssl");
-        assert_eq!(run(openssl.args(["rsa", "-in", &key, "-pubout", "-out", &public])).0, Some(0));
+        for command in
+            [format!("genrsa -out {key} 2048"), format!("rsa -in {key} -pubout -out {public}")]
+        {
+            assert_eq!(run(Command::new("openssl").args(command.split(' '))).0, Some(0));
+        }
         kinds.push(format!("jwt,pub-key={public},priv-key={key},sign-method=RS256,ttl=1h"));
     }
-    let start = |kind: &String| Etcd::start_with(1, &["--auth-token", kind]);
-    let Some(etcds) = kinds.iter().map(start).collect::<Option<Vec<_>>>() else { return };
-    at_once(etcds, check_user);
+    at_once(kinds, |kind| {
+        Etcd::start_with(1, &["--auth-token", &kind]).into_iter().for_each(check_user);
+    });
 }
 
 /// Has two services go on as a user whose tokens this etcd forgets again and again.
 fn check_user(mut etcd: Etcd) {
     let scratch = Scratch::new();
-    let file = user_file(&scratch, "colors:colors\n");
+    let file = scratch.write_tokens("colors:colors\n");
     let options = ["--etcd-user-file", &file, "--log-level", "debug"];
     let server = Server::with_data(SEED, &etcd.url("colors"), &options);
     let other = Server::with_data("[]", &etcd.url("colors"), &options);
@@ -91,18 +85,17 @@ fn check_user(mut etcd: Etcd) {
     });
     let reason = "etcd refuses requests: etcdserver: authentication failed, invalid user ID \
                   or password; correct the file of --etcd-user-file";
-    wait_until("it is said", || server.ask("GET", "/health", "").content.contains(reason));
-    user_file(&scratch, "colors:x");
-    wait_until("it works again", || server.ask("GET", "/health", "").status == 200);
+    wait_until_unwell(&server, reason);
+    scratch.write_tokens("colors:x");
+    wait_until_well(&server);
     put(&server, "7");
     etcd.kill(0);
     etcd.wipe(0);
     etcd.start_member(0);
     etcd.wait_until_healthy(0);
     etcd.add_users("colors/");
-    user_file(&scratch, "colors:colors");
-    let reason = "etcd has no list";
-    wait_until("it asks", || server.ask("GET", "/health", "").content.contains(reason));
+    scratch.write_tokens("colors:colors");
+    wait_until_unwell(&server, "etcd has no list");
     for log in [server.stop(), other.stop()] {
         for secret in ["\"password", "uthorization", "colors:"] {
             assert!(!log.contains(secret), "{log}");
@@ -115,50 +108,52 @@ fn a_start_says_why_etcd_does_not_let_it_in() {
     let Some(etcd) = Etcd::start(1) else { return };
     let scratch = Scratch::new();
     etcd.add_users("colors/");
-    let (url, file) = (etcd.url("colors"), scratch.file("user"));
+    let (url, file) = (etcd.url("colors"), scratch.file("tokens"));
     let refusal = "etcd refuses requests: etcdserver: ";
     let unusable = format!("the etcd user file cannot be used: {file}: ");
-    let check = |options: &[&str]| run(colors(&["--check", "--data", &url]).args(options));
-    let (code, _, error) = check(&[]);
+    let error = fail(&["--check", "--data", &url]);
     let empty = "user name is empty; name a file with user and password by --etcd-user-file";
-    assert!(code == Some(1) && error.contains(&format!("{refusal}{empty}")), "{error}");
+    assert!(error.contains(&format!("{refusal}{empty}")), "{error}");
+    let options = ["--check", "--etcd-user-file", &file, "--data"];
     for (line, start, rest) in [
         (None, unusable.as_str(), "No such file"),
         (Some("colors\n"), &unusable, "it needs one line, USER:PASSWORD\n"),
         (Some("nobody:x"), refusal, "authentication failed, invalid user ID or password; correct"),
-        (Some("root:root"), "the options are fine: ", ""),
-        (Some("colors:colors"), "the options are fine: ", ""),
     ] {
-        line.map(|line| user_file(&scratch, line));
-        let (code, printed, error) = check(&["--etcd-user-file", &file]);
-        let is_fine = start.starts_with("the options");
-        assert_eq!(code, Some(if is_fine { 0 } else { 1 }), "{line:?}: {error}");
-        let said = printed + &error;
-        assert!(said.contains(&format!("{start}{rest}")), "{line:?}: {said}");
+        line.map(|line| scratch.write_tokens(line));
+        let error = fail(&[&options[..], &[&url]].concat());
+        assert!(error.contains(&format!("{start}{rest}")), "{line:?}: {error}");
     }
-    let elsewhere = etcd.url("elsewhere");
-    let refused = run(&mut colors(&["--check", "--data", &elsewhere, "--etcd-user-file", &file]));
+    for line in ["root:root", "colors:colors"] {
+        scratch.write_tokens(line);
+        let (code, printed, error) = run(colors(&options).arg(&url));
+        let is_fine = code == Some(0) && printed.starts_with("the options are fine: ");
+        assert!(is_fine, "{line}: {error}");
+    }
+    let error = fail(&[&options[..], &[&etcd.url("elsewhere")]].concat());
     let denied = "permission denied; give a role of the user readwrite for what begins with KEY/";
-    assert!(refused.2.contains(&format!("{refusal}{denied}")), "{refused:?}");
+    assert!(error.contains(&format!("{refusal}{denied}")), "{error}");
 }
 
 #[test]
 fn a_password_that_others_can_read_has_a_warning() {
     let Some(etcd) = Etcd::start(1) else { return };
     let scratch = Scratch::new();
-    let file = user_file(&scratch, "colors:colors");
+    let file = scratch.write_tokens("colors:colors");
     let url = etcd.url("colors");
     // is this host, but no loopback address
     let remote = url.replace("127.0.0.1", "0.0.0.0");
-    let (_, _, log) = run(&mut colors(&["--check", "--data", &url, "--etcd-user-file", &file]));
-    assert_eq!(log, "");
-    let server = Server::with_data(SEED, &url, &["--etcd-user-file", &file]);
-    assert_eq!(server.stop().matches("[WARN]").count(), 0);
+    let logs = |url: &str| {
+        let options = ["--etcd-user-file", &file];
+        let check = run(colors(&["--check", "--data", url]).args(options)).2;
+        [check, Server::with_data(SEED, url, &options).stop()]
+    };
+    for log in logs(&url) {
+        assert!(!log.contains("[WARN]"), "{log}");
+    }
     fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
-    let check = run(&mut colors(&["--check", "--data", &remote, "--etcd-user-file", &file]));
-    let server = Server::with_data(SEED, &remote, &["--etcd-user-file", &file]);
     let member = remote.split(['/', ',']).nth(2).unwrap();
-    for log in [check.2, server.log_when("all is logged", |log| log.contains("chmod"))] {
+    for log in logs(&remote) {
         for warning in [
             format!("the password for etcd goes to {member} in clear: name members of this host"),
             format!("others can use the etcd user file {file}, its mode is 0640; run chmod 600"),

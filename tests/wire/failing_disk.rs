@@ -6,10 +6,10 @@ use std::fs;
 use rusqlite::Connection;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::common::client::request;
+use crate::common::client::{Client, request};
 use crate::common::harness::{Scratch, Server, at_once, eventually, stored, wait_until};
 use crate::common::process::on_log_of;
-use crate::wire::durable::{A, health, list_after_kill, not_saved};
+use crate::wire::durable::{A, LIST, health, list_after_kill, not_saved};
 
 /// Where the disk works again, see `power_cut`.
 #[test]
@@ -27,9 +27,8 @@ fn a_change_whose_sync_fails_is_not_there_after_a_crash() {
          may be in the list after a crash\n"
     );
     server.log_when("it is logged", |log| log.contains(&logged));
-    let list = format!(r#"{{"data":[{A}]}}"#);
-    assert_eq!((server.list(), health(&server).0), (list.clone(), 503));
-    assert_eq!(list_after_kill(server, &file), list);
+    assert_eq!((&*server.list(), health(&server).0), (LIST, 503));
+    assert_eq!(list_after_kill(server, &file), LIST);
 }
 
 /// SQLite syncs FILE-wal, and then maps one more block of FILE-shm, which fails.
@@ -104,7 +103,7 @@ fn after_a_failed_save_the_directory_has_to_be_synced_again() {
     server.end_strace();
     wait_until("it recovers by itself", || health(&server).0 == 200);
     server.ask("POST", "/colors", A).expect_status(201);
-    assert_eq!(list_after_kill(server, &file), format!(r#"{{"data":[{A}]}}"#));
+    assert_eq!(list_after_kill(server, &file), LIST);
 }
 
 #[test]
@@ -117,16 +116,14 @@ fn a_full_disk_changes_nothing_and_health_recovers_with_the_disk() {
     if !server.strace(&on_log_of(&file, "pwrite64", "error=ENOSPC")) {
         return;
     }
-    let reason = "the disk is full; make room on it";
+    let fault = "changes cannot be saved: the disk is full; make room on it";
     create("1").expect_message(500, &not_saved("the disk is full"));
     let list = server.list();
     // requests that save nothing tell nothing of the disk
     server.ask("DELETE", "/colors/none", "").expect_status(404);
     server.ask("PUT", "/colors/none", "{}").expect_status(404);
     server.ask("PUT", "/colors/a", r#"{"value":"0"}"#).expect_status(200);
-    let (status, json) = health(&server);
-    let fault = format!("changes cannot be saved: {reason}");
-    assert_eq!((status, json["status"].as_str()), (503, Some(fault.as_str())));
+    assert_eq!(health(&server), (503, fault.to_owned()));
     assert_eq!(stored(&file), list);
 
     server.end_strace();
@@ -148,47 +145,33 @@ struct Stalled {
 }
 
 impl Stalled {
-    /// Starts the service with this list; `None` if strace is not installed.
-    fn start(list: &str, arguments: &[&str]) -> Option<Self> {
-        let scratch = Scratch::new();
-        let file = scratch.file("colors.db");
-        Server::with_data(list, &file, &[]).stop();
+    /// Starts the service; `None` if strace is not installed.
+    fn start() -> Option<Self> {
+        let (scratch, file, server) = Server::kept(&format!("[{A}]"));
+        server.stop();
         // ten minutes, in microseconds: only a test that fails waits for its end
         let options = on_log_of(&file, "fdatasync", "delay_enter=600000000");
-        let server = Server::below_strace(&options, &[&["--data", &file], arguments].concat())?;
+        let server = Server::below_strace(&options, &["--data", &file])?;
         Some(Self { server, file, _scratch: scratch })
     }
 
-    /// Waits until a save has begun.
-    #[track_caller]
-    fn wait_for_save(&self) {
-        wait_until("a save has begun", || self.is_saving());
+    /// A client that makes a change, whose save has begun.
+    fn change(&self) -> Client {
+        let mut client = self.server.connect();
+        let content = r#"{"value":"2"}"#;
+        client.send(request("PUT", "/colors/a", "Host: localhost\r\n", content));
+        wait_until("a save has begun", || {
+            fs::metadata(format!("{}-wal", self.file)).is_ok_and(|log| log.len() > 0)
+        });
+        client
     }
-
-    fn is_saving(&self) -> bool {
-        fs::metadata(format!("{}-wal", self.file)).is_ok_and(|log| log.len() > 0)
-    }
-
-    /// Ends strace, and so the delay: the save under way and all others go on at the disk's own
-    /// speed.
-    fn release(&self) {
-        self.server.end_strace();
-    }
-}
-
-const LIST: &str = r#"[{"name":"a","value":"1"}]"#;
-
-fn update(value: &str) -> String {
-    request("PUT", "/colors/a", "Host: localhost\r\n", &format!(r#"{{"value":"{value}"}}"#))
 }
 
 #[test]
 fn while_a_disk_hangs_no_reader_waits_and_the_health_says_so_after_5_s() {
-    let Some(disk) = Stalled::start(LIST, &[]) else { return };
-    let (mut writer, mut reader) = (disk.server.connect(), disk.server.connect());
-    writer.send(update("2"));
-    disk.wait_for_save();
-    reader.ask("GET", "/colors/a", "").expect_content(r#"{"name":"a","value":"1"}"#);
+    let Some(disk) = Stalled::start() else { return };
+    let (mut writer, mut reader) = (disk.change(), disk.server.connect());
+    reader.ask("GET", "/colors/a", "").expect_content(A);
     let mut health = || reader.ask("GET", "/health", "");
     let unwell = eventually("the save takes too long", || {
         Some(health()).filter(|health| health.status != 200)
@@ -196,17 +179,15 @@ fn while_a_disk_hangs_no_reader_waits_and_the_health_says_so_after_5_s() {
     let reason = r#""status":"the storage has not answered for 5 s""#;
     assert!(unwell.content.contains(reason), "{}", unwell.content);
     assert!(!writer.has_answer());
-    disk.release();
+    disk.server.end_strace();
     assert_eq!((writer.response().status, health().status), (200, 200));
 }
 
 #[test]
 fn the_end_waits_for_a_disk_that_hangs_no_longer_than_for_a_client() {
-    let Some(disk) = Stalled::start(LIST, &[]) else { return };
+    let Some(disk) = Stalled::start() else { return };
     let tracer = Pid::from_raw(disk.server.proc_status("TracerPid") as i32).unwrap();
-    let mut client = disk.server.connect();
-    client.send(update("2"));
-    disk.wait_for_save();
+    let mut client = disk.change();
     disk.server.signal(Signal::TERM);
     // the disk hangs for minutes; strace keeps the process, and has a line of its own
     disk.server.log_when("it logs the end", |log| log.contains(" [WARN] stopped; "));

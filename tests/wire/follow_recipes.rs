@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::common::client::read_head;
-use crate::common::harness::{
-    Scratch, Server, at_once, colors, eventually, is_installed, run, wait_until,
-};
-use crate::wire::recipes::block;
+use crate::common::harness::{Scratch, Server, at_once, eventually, is_installed, run, wait_until};
+use crate::wire::following::serve;
+use crate::wire::following_strangers::response;
+use crate::wire::recipes::{block, own_address};
 use crate::wire::systemd::check_unit;
 use crate::wire::waiting::waiting;
 
@@ -72,27 +72,25 @@ fn shell(program: &str, commands: &str) -> Command {
 /// The programs, by language; `None` if what runs it is not installed.
 fn follower(language: &str, address: &str) -> Option<Follower> {
     let scratch = Scratch::new();
-    let program = |file: &str| {
-        scratch.write(file, block(HTTP, language, "wait=60").replace("localhost:8080", address))
+    let program = |program: &str, file: &str| {
+        let text = block(HTTP, language, "wait=60").replace("localhost:8080", address);
+        let mut command = Command::new(program);
+        command.arg(scratch.write(file, text));
+        command
     };
     let script = block(README, "sh", "follow-colors")
         .replace("packaging/follow/follow-colors", SCRIPT)
         .replace("localhost:8080/colors/lamp", &format!("{address}/colors/red"));
     let command = match language {
-        "python" if is_installed("python3") => {
-            shell("sh", &format!("exec python3 {}", program("follow.py")))
-        }
-        "js" if is_installed("node") => {
-            shell("sh", &format!("exec node {}", program("follow.mjs")))
-        }
+        "python" if is_installed("python3") => program("python3", "follow.py"),
+        "js" if is_installed("node") => program("node", "follow.mjs"),
         "sh" if is_installed("jq") => shell("sh", &script),
         "busybox" if is_installed(language) => {
             // a host that has no other programs but curl
             fs::create_dir(scratch.0.join("bin")).unwrap();
             let links = "busybox --install -s bin && ln -sf \"$(command -v curl)\" bin/curl";
-            let mut link = Command::new("sh");
-            let ended = run(link.args(["-c", links]).current_dir(&scratch.0));
-            assert_eq!(ended, (Some(0), String::new(), String::new()));
+            let linked = shell("sh", links).current_dir(&scratch.0).status().unwrap();
+            assert!(linked.success(), "{linked}");
             let sed = README.split('`').find(|word| word.starts_with("sed ")).unwrap();
             let mut command = shell(&scratch.file("bin/sh"), &script.replace("jq -r .value", sed));
             command.env("PATH", scratch.file("bin"));
@@ -106,26 +104,19 @@ fn follower(language: &str, address: &str) -> Option<Follower> {
 /// What follows a color, each by the name of its language or shell.
 const LANGUAGES: [&str; 4] = ["python", "js", "sh", "busybox"];
 
-/// Starts the service on this address with the list of this file.
-fn serve(address: &str, file: &str) -> Server {
-    Server::spawn(colors(&["--listen", address, "--data", file]))
-}
-
 #[test]
 fn a_program_that_follows_a_color_outlives_the_service_and_the_color() {
     at_once(LANGUAGES, |language| {
         let scratch = Scratch::new();
         let file = scratch.file("colors.db");
-        // an address of this test process alone, so that nobody takes the port meanwhile
-        let [_, high, middle, low] = std::process::id().to_be_bytes();
-        let server = serve(&format!("127.{}.{middle}.{low}:0", high | 64), &file);
+        let server = serve(&own_address(0), &file, &[]);
         let address = server.address.to_string();
         let Some(follower) = follower(language, &address) else { return };
         follower.wait_for(&["#ff0000"]);
         wait_until("it waits", || waiting(&server) == 1);
-        // SIGKILL
+        // by SIGKILL
         drop(server);
-        let server = serve(&address, &file);
+        let server = serve(&address, &file, &[]);
         wait_until("it waits again", || waiting(&server) == 1);
         server.ask("PUT", "/colors/red", r#"{"value":"changed"}"#).expect_status(200);
         follower.wait_for(&["#ff0000", "changed"]);
@@ -138,57 +129,62 @@ fn a_program_that_follows_a_color_outlives_the_service_and_the_color() {
     });
 }
 
-/// Answers so many requests one after the other, each on a connection of its own; gives the
-/// conditions of all.
-fn answer(listener: &TcpListener, answers: &[String]) -> Vec<String> {
-    let conditions = answers.iter().map(|answer| {
-        let mut connection = eventually("it asks again", || Some(listener.accept().ok()?.0));
-        connection.set_nonblocking(false).unwrap();
-        let head = read_head(&mut connection).unwrap().to_lowercase();
-        connection.write_all(answer.as_bytes()).unwrap();
-        let condition = head.lines().find_map(|line| line.strip_prefix("if-none-match: "));
-        // without the field it is answered at once, too
-        condition.unwrap_or(r#""""#).to_owned()
-    });
-    conditions.collect()
+/// What stands for a service or a device, and its address.
+fn listen() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    (listener, address)
+}
+
+/// Reads a request with its content, and answers it with this.
+fn receive(listener: &TcpListener, answer: &str) -> (String, String) {
+    let mut connection = eventually("a request comes", || Some(listener.accept().ok()?.0));
+    connection.set_nonblocking(false).unwrap();
+    let head = read_head(&mut connection).unwrap().to_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    let mut content = vec![0; length.map_or(0, |length| length.parse().unwrap())];
+    connection.read_exact(&mut content).unwrap();
+    connection.write_all(answer.as_bytes()).unwrap();
+    (head, String::from_utf8(content).unwrap())
+}
+
+/// An answer with these fields after which the connection ends.
+fn last(status: &str, fields: &str, content: &str) -> String {
+    response(status, &format!("Connection: close\r\n{fields}"), content)
 }
 
 #[test]
 fn a_program_that_follows_a_color_shows_whole_answers_and_pauses_after_others() {
     at_once(LANGUAGES, |language| {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let address = listener.local_addr().unwrap().to_string();
+        let (listener, address) = listen();
         let Some(follower) = follower(language, &address) else { return };
         let color = |value: &str| format!(r#"{{"name":"red","value":"{value}"}}"#) + "\n";
-        let response = |status: &str, tag: &str, length: usize, content: &str| {
-            format!(
-                "HTTP/1.1 {status}\r\n{tag}Content-Length: {length}\r\nConnection: close\r\n\r\n{content}"
-            )
-        };
-        let whole = |tag: &str| {
-            let content = color(tag);
-            response("200 OK", &format!("ETag: \"{tag}\"\r\n"), content.len(), &content)
-        };
-        let error = "{\"error\":true}\n";
+        let whole = |tag: &str| last("200 OK", &format!("ETag: \"{tag}\"\r\n"), &color(tag));
+        let error = |status: &str| last(status, "", "{\"error\":true}\n");
         let begun = Instant::now();
         let answers = [
-            response("200 OK", "ETag: \"part\"\r\n", 99, &color("part")),
-            response("503 Service Unavailable", "", error.len(), error),
+            // most of it is missing
+            whole("part").replace("Content-Length: ", "Content-Length: 9"),
+            error("503 Service Unavailable"),
             whole("first"),
             // at the connection limit a wait may end early
-            response("304 Not Modified", "ETag: \"first\"\r\n", 0, "")
-                .replace("Content-Length: 0\r\n", ""),
-            response("404 Not Found", "", error.len(), error),
+            "HTTP/1.1 304 Not Modified\r\nETag: \"first\"\r\nConnection: close\r\n\r\n".to_owned(),
+            error("404 Not Found"),
             whole("second"),
             whole("third"),
             // by proxies that alter tags so that the service does not know them, or remove them
             whole("third"),
-            response("200 OK", "", color("bare").len(), &color("bare")),
-            response("200 OK", "", color("bare").len(), &color("bare")),
+            last("200 OK", "", &color("bare")),
+            last("200 OK", "", &color("bare")),
             whole("last"),
         ];
-        let conditions = answer(&listener, &answers);
+        let conditions = answers.map(|answer| {
+            let (head, _) = receive(&listener, &answer);
+            let condition = head.lines().find_map(|line| line.strip_prefix("if-none-match: "));
+            // without the field it is answered at once, too
+            condition.unwrap_or(r#""""#).to_owned()
+        });
         let [none, first, second, third] = [r#""""#, r#""first""#, r#""second""#, r#""third""#];
         let expected = [none, none, none, first, first, first, second, third, third, none, none];
         assert_eq!(conditions, expected);
@@ -221,19 +217,6 @@ fn the_unit_that_follows_the_list_is_sound_and_makes_its_file_after_each_change(
     wait_until("it is made again", || !names().lines().any(|name| name == "red"));
 }
 
-/// Reads a request with its content, and answers it.
-fn receive(listener: &TcpListener, status: &str) -> (String, String) {
-    let mut connection = eventually("a request comes", || Some(listener.accept().ok()?.0));
-    connection.set_nonblocking(false).unwrap();
-    let head = read_head(&mut connection).unwrap().to_lowercase();
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-    let mut content = vec![0; length.map_or(0, |length| length.parse().unwrap())];
-    connection.read_exact(&mut content).unwrap();
-    let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{{}}");
-    connection.write_all(answer.as_bytes()).unwrap();
-    (head, String::from_utf8(content).unwrap())
-}
-
 /// A service with a lamp that the commands of the document have made.
 fn service_with_lamp() -> Server {
     let server = Server::start(&[]);
@@ -250,16 +233,15 @@ fn a_device_with_wled_is_told_of_each_change_and_again_after_it_was_away() {
         return;
     }
     let server = service_with_lamp();
-    let device = TcpListener::bind("127.0.0.1:0").unwrap();
-    device.set_nonblocking(true).unwrap();
+    let (device, address) = listen();
     let commands = block(LAMPS, "sh", "follow-colors")
         .replace("packaging/follow/follow-colors", SCRIPT)
         .replace("SERVICE:8080", &server.address.to_string())
-        .replace("WLED", &device.local_addr().unwrap().to_string());
+        .replace("WLED", &address);
     let follower =
         Follower::start(shell("sh", &format!("{} 2>&1", commands.trim_end())), Scratch::new());
     let expect = |status: &str, color: &str| {
-        let (head, content) = receive(&device, status);
+        let (head, content) = receive(&device, &last(status, "", "{}"));
         assert!(head.starts_with("post /json/state http/1.1\r\n"), "{head}");
         assert!(head.contains("content-type: application/json\r\n"), "{head}");
         let compact: String = content.split_whitespace().collect();

@@ -11,16 +11,17 @@ use std::thread;
 use rusqlite::Connection;
 use rustix::process::{Resource, Rlimit, Signal, prlimit};
 
-use crate::common::client::{assert_same_list, request};
+use crate::common::client::assert_same_list;
 use crate::common::harness::{
     Scratch, Server, SetOnDrop, at_once, colors, is_installed, run, signal_child, stored,
     wait_until,
 };
 use crate::common::proxy::HOST;
-use crate::wire::durable::health;
+use crate::wire::durable::{LIST, fail, health};
+use crate::wire::histories::Actor;
 use crate::wire::machines::{REPLICAS, shell};
 use crate::wire::recipes::{block, nginx_on_the_lan, own_address};
-use crate::wire::waiting::waiting;
+use crate::wire::waiting::{wait_on, waiting};
 
 pub(super) fn url(server: &Server) -> String {
     format!("http://{}", server.address)
@@ -36,21 +37,12 @@ fn wait_for_list(follower: &Server, writer: &Server) {
     wait_until("it has the list", || follower.list() == writer.list());
 }
 
-fn status_of(server: &Server) -> (u16, String) {
-    let (status, json) = health(server);
-    (status, json["status"].as_str().unwrap().to_owned())
-}
-
 #[test]
 fn whoever_waits_at_a_copy_is_told() {
     let scratch = Scratch::new();
     let writer = Server::start(&[]);
     let copy = follow(&writer, &["--data", &scratch.file("copy.db")]);
-    let tag = writer.ask("GET", "/colors/red", "").field("etag").unwrap().to_owned();
-    let fields = format!("Host: localhost\r\nIf-None-Match: {tag}\r\nPrefer: wait=300\r\n");
-    let mut client = copy.connect();
-    client.send(request("GET", "/colors/red", &fields, ""));
-    wait_until("it waits", || copy.metric("colors_requests_waiting") == 1.0);
+    let mut client = wait_on(&copy, "GET", "/colors/red");
     let color = r##"{"name":"red","value":"#dc143c"}"##;
     writer.ask("PUT", "/colors/red", r##"{"value":"#dc143c"}"##).expect_status(200);
     client.response().expect(200, color);
@@ -75,9 +67,11 @@ fn whoever_waits_at_a_copy_is_told() {
         response.expect_message(405, &message);
         response.expect_field(405, "allow", Some("GET, HEAD, OPTIONS"));
     }
-    let (_, json) = health(&copy);
-    assert_eq!((&json["follows"], &json["colors"]), (&url(&writer).into(), &148.into()));
-    assert!(json["answered"].is_string() && json["saved"].is_string(), "{json}");
+    let json = copy.ask("GET", "/health", "").content;
+    let follows = format!(r#""follows":"{}""#, url(&writer));
+    for part in [&follows, r#""colors":148,"#, r#""answered":"20"#, r#""saved":"20"#] {
+        assert!(json.contains(part), "{part}: {json}");
+    }
     wait_until("it is up", || copy.metric("colors_followed_up") == 1.0);
     assert!(copy.metric("colors_followed_answered_timestamp_seconds") > 1e9);
     // a request that is held does not hold up a stop
@@ -106,22 +100,12 @@ fn a_follower_has_the_lists_of_its_writer_in_their_order() {
             })
         });
         let end = SetOnDrop(&is_over);
-        let mut random = fastrand::Rng::with_seed(7);
-        let mut client = writer.connect();
+        let mut actor = Actor::new(writer.address, 7).unwrap();
         let mut places = HashMap::from([(writer.list(), vec![0])]);
-        for step in 1..=300 {
-            // Few names, so that there are many duplicates.
-            let name = random.u8(..6);
-            let color = format!(r#"{{"name":"{name}","value":"{step}"}}"#);
-            match random.u8(..10) {
-                0..4 => client.ask("POST", "/colors", &color),
-                4..6 => client.ask("PUT", &format!("/colors/{name}"), &color),
-                6..9 => client.ask("DELETE", &format!("/colors/{name}"), ""),
-                _ => client.ask("PUT", "/colors", &format!("[{color},{color}]")),
-            };
-            let list = client.ask("GET", "/colors", "").content;
-            places.entry(list).or_insert_with(Vec::new).push(step);
-            if step % 100 == 0 {
+        for step in 1..=600 {
+            actor.calls(step..step + 1, || ());
+            places.entry(writer.list()).or_insert_with(Vec::new).push(step);
+            if step % 200 == 0 {
                 followers.iter().for_each(|follower| wait_for_list(follower, &writer));
             }
         }
@@ -141,19 +125,22 @@ fn a_follower_has_the_lists_of_its_writer_in_their_order() {
     assert_same_list(&stored(&scratch.file("copy.db")), &writer.list());
 }
 
+/// A service on this address with the list of this file.
+pub(super) fn serve(address: &str, file: &str, further: &[&str]) -> Server {
+    Server::spawn(colors(&[&["--listen", address, "--data", file], further].concat()))
+}
+
 /// A service with this list that can be stopped and started again: nobody else takes its port
 /// meanwhile.
 fn on_own_address(list: &str, file: &str) -> Server {
     let scratch = Scratch::new();
-    let seed = scratch.write("seed.json", list);
-    let arguments = ["--listen", &own_address(0), "--seed", &seed, "--data", file];
-    Server::spawn(colors(&arguments))
+    serve(&own_address(0), file, &["--seed", &scratch.write("seed.json", list)])
 }
 
 #[test]
 fn a_copy_outlives_its_writer_and_can_take_its_place() {
     let scratch = Scratch::new();
-    let writer = on_own_address(r#"[{"name":"a","value":"1"}]"#, &scratch.file("colors.db"));
+    let writer = on_own_address(LIST, &scratch.file("colors.db"));
     let file = scratch.file("copy.db");
     let follower = follow(&writer, &["--data", &file, "--seed", "none.json"]);
     let log = follower.log();
@@ -182,9 +169,10 @@ fn a_copy_outlives_its_writer_and_can_take_its_place() {
     let follower = Server::start(&["--follow", &url, "--data", &file]);
     assert_eq!(follower.list(), list);
     let away = format!("cannot follow {url} since the start: Connection refused (os error 111)");
-    wait_until("/health says so", || status_of(&follower) == (503, away.clone()));
+    wait_until("/health says so", || health(&follower) == (503, away.clone()));
     assert_eq!(follower.metric("colors_followed_up"), 0.0);
-    assert_eq!(health(&follower).1["answered"], serde_json::Value::Null);
+    let json = follower.ask("GET", "/health", "").content;
+    assert!(json.contains(r#""answered":null"#), "{json}");
     assert_eq!(follower.list(), list);
     let log = follower.stop();
     let line = format!("[INFO] follows {url}: changes are made there\n");
@@ -197,39 +185,32 @@ fn a_copy_outlives_its_writer_and_can_take_its_place() {
     wait_for_list(&follow(&writer, &[]), &writer);
 }
 
-/// A service on this address, with this file, that follows this URL.
-fn copy_on(address: &str, file: &str, url: &str) -> Server {
-    Server::spawn(colors(&["--listen", address, "--data", file, "--follow", url]))
-}
-
 #[test]
 fn who_follows_a_copy_is_told_whom_to_follow_and_keeps_its_list() {
     let scratch = Scratch::new();
     let writer = Server::start(&[]);
     let file = scratch.file("copy.db");
-    let list = r#"[{"name":"a","value":"1"}]"#;
-    let copy = on_own_address(list, &file);
+    let copy = on_own_address(LIST, &file);
     let (address, copy_url) = (copy.address.to_string(), url(&copy));
     let follower = follow(&copy, &["--data", &scratch.file("follower.db")]);
     copy.stop();
-    let copy = copy_on(&address, &file, &url(&writer));
+    let copy = serve(&address, &file, &["--follow", &url(&writer)]);
     wait_for_list(&copy, &writer);
     let reason = format!("it is a copy of {:?}, follow that service", url(&writer));
     let since = format!("cannot follow {copy_url} since 20");
     wait_until("/health says so", || {
-        let (status, fault) = status_of(&follower);
+        let (status, fault) = health(&follower);
         status == 503 && fault.starts_with(&since) && fault.ends_with(&format!(": {reason}"))
     });
     assert_eq!(follower.metric("colors_followed_up"), 0.0);
-    assert_eq!(follower.list(), format!(r#"{{"data":{list}}}"#));
+    assert_eq!(follower.list(), LIST);
     // a start without a list of its own
-    let (code, _, log) = run(&mut colors(&["--listen", "127.0.0.1:0", "--follow", &copy_url]));
-    assert_eq!(code, Some(1), "{log}");
+    let log = fail(&["--follow", &copy_url]);
     assert!(log.contains(&format!("[ERROR] cannot follow {copy_url}: {reason}; ")), "{log}");
     copy.stop();
-    let copy = Server::spawn(colors(&["--listen", &address, "--data", &file]));
+    let copy = serve(&address, &file, &[]);
     wait_for_list(&follower, &copy);
-    wait_until("/health says so", || status_of(&follower) == (200, "ok".to_owned()));
+    wait_until("/health says so", || health(&follower) == (200, "ok".to_owned()));
     let log = follower.stop();
     let line = format!("[WARN] cannot follow {copy_url}: {reason}\n");
     assert_eq!(log.matches(&line).count(), 1, "{log}");
@@ -299,7 +280,7 @@ fn a_list_that_cannot_be_saved_is_no_list_that_is_followed() {
         let reason = format!("its list cannot be saved here: {refused}");
         // The database says of itself that a short change could be saved.
         wait_until("it is said", || {
-            let (code, status) = status_of(&follower);
+            let (code, status) = health(&follower);
             code == 503 && status.starts_with(&failed) && status.contains(&reason)
         });
         assert_eq!(follower.list(), before);
@@ -309,13 +290,12 @@ fn a_list_that_cannot_be_saved_is_no_list_that_is_followed() {
             limit_files(None);
         }
         wait_for_list(&follower, &writer);
-        wait_until("it is well", || status_of(&follower).0 == 200);
+        wait_until("it is well", || health(&follower).0 == 200);
     });
 }
 
 #[test]
 fn a_copy_becomes_a_list_of_its_own_by_the_commands_for_that() {
-    const LOST: &str = r#"[{"name":"a","value":"1"}]"#;
     let scratch = Scratch::new();
     let options = "COLORS_FOLLOW=http://192.0.2.7:8080\nCOLORS_FOLLOW_TOKEN_FILE=token\n";
     let file = scratch.write("colors", format!("COLORS_KEEP_ALIVE=9\n{options}"));
@@ -326,7 +306,7 @@ fn a_copy_becomes_a_list_of_its_own_by_the_commands_for_that() {
     assert_eq!(run(Command::new("sh").args(["-c", &sed])).0, Some(0));
     assert_eq!(fs::read_to_string(&file).unwrap(), "COLORS_KEEP_ALIVE=9\n");
     // and back again
-    let (_kept, data, old) = Server::kept(LOST);
+    let (_kept, data, old) = Server::kept(LIST);
     old.stop();
     let commands = block(REPLICAS, "sh", "lost.json").replace("/etc/default/colors", &file);
     let commands = commands.replace("/var/lib/colors/colors.db", &data);
@@ -334,7 +314,7 @@ fn a_copy_becomes_a_list_of_its_own_by_the_commands_for_that() {
     assert_eq!(enable, "systemctl enable --now colors.service");
     assert_eq!(run(&mut shell(&scratch, commands)), (Some(0), String::new(), String::new()));
     let dumped = fs::read_to_string(scratch.file("lost.json")).unwrap();
-    assert_eq!(dumped, format!("{{\"data\":{LOST}}}\n"));
+    assert_eq!(dumped, format!("{LIST}\n"));
     let options = fs::read_to_string(&file).unwrap();
     assert_eq!(options, "COLORS_KEEP_ALIVE=9\nCOLORS_FOLLOW=http://192.0.2.8:8080\n");
 }

@@ -11,17 +11,15 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, Socket, Type};
 
 use crate::common::client::read_head;
-use crate::common::harness::{Scratch, Server, at_once, colors, run, wait_until, within};
-use crate::wire::durable::health;
-
-const LIST: &str = r#"{"data":[{"name":"a","value":"1"}]}"#;
+use crate::common::harness::{Scratch, Server, at_once, colors, wait_until, within};
+use crate::wire::durable::{LIST, fail, health};
 
 /// Longest time until a bad answer is given up, the start of other tests included.
 const UNSEEN_TIME: Duration = Duration::from_secs(90);
 
 /// Listens, and has `answer` answer each request, whatever that asks for, on a thread of its own
 /// until the test process ends. Gives the address and the number of requests.
-fn listen(
+pub(super) fn listen(
     answer: impl Fn(&mut TcpStream) -> std::io::Result<()> + Send + Sync + 'static,
 ) -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -48,16 +46,16 @@ fn listen(
 }
 
 /// A response with this status line, these fields and this content.
-fn response(status: &str, fields: &str, content: &str) -> String {
+pub(super) fn response(status: &str, fields: &str, content: &str) -> String {
     let length = content.len();
     format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n{fields}\r\n{content}")
 }
 
 /// What answers a request.
-type Answer = Box<dyn Fn(&mut TcpStream) -> std::io::Result<()> + Send + Sync>;
+pub(super) type Answer = Box<dyn Fn(&mut TcpStream) -> std::io::Result<()> + Send + Sync>;
 
 /// An answer that is always the same, after which the connection ends if `closes`.
-fn sends(text: String, closes: bool) -> Answer {
+pub(super) fn sends(text: String, closes: bool) -> Answer {
     Box::new(move |stream| {
         stream.write_all(text.as_bytes())?;
         if closes { stream.shutdown(std::net::Shutdown::Both) } else { Ok(()) }
@@ -65,7 +63,7 @@ fn sends(text: String, closes: bool) -> Answer {
 }
 
 /// An answer that begins like this, and goes on with the same again and again.
-fn goes_on(start: &str, again: &str, pause: Duration) -> Answer {
+pub(super) fn goes_on(start: &str, again: &str, pause: Duration) -> Answer {
     let (start, again) = (start.to_owned(), again.to_owned());
     Box::new(move |stream| {
         stream.write_all(start.as_bytes())?;
@@ -85,13 +83,12 @@ fn misbehaving() -> Vec<(&'static str, Answer)> {
     let late = "it does not answer in time";
     let long = "its list is longer than 64 MiB";
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let page = response("200 OK", "Content-Type: text/html\r\n", "<!doctype html>");
+    let refusal = response("403 No", "", r#"{"error":true,"message":"no \n host"}"#);
     let elsewhere = response("301 Moved", "Location: /list\r\n", LIST);
     vec![
         (no_list, sends(response("200 OK", "", r#"{"data":7}"#), false)),
-        (
-            no_list,
-            sends(response("200 OK", "Content-Type: text/html\r\n", "<!doctype html>"), false),
-        ),
+        (no_list, sends(page, false)),
         // a Content-Length that is too short, and one that is too long
         (no_list, sends(format!("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{LIST}"), true)),
         ("", sends(format!("HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{LIST}"), true)),
@@ -101,10 +98,7 @@ fn misbehaving() -> Vec<(&'static str, Answer)> {
         ("it answers 301, and not with", sends(elsewhere, false)),
         ("it answers 401, name a file", sends(response("401 No", "", ""), false)),
         ("it answers 404, and not with", sends(response("404 No", "", LIST), false)),
-        (
-            r#"it answers 403: "no \n host""#,
-            sends(response("403 No", "", r#"{"error":true,"message":"no \n host"}"#), false),
-        ),
+        (r#"it answers 403: "no \n host""#, sends(refusal, false)),
         (late, goes_on("", "", drip)),
         (late, goes_on("HTTP/1.1 200 OK\r\n", "X: y\r\n", drip)),
         (late, goes_on("", "HTTP/1.1 100 Continue\r\n\r\n", drip)),
@@ -117,28 +111,22 @@ fn misbehaving() -> Vec<(&'static str, Answer)> {
 #[test]
 fn what_is_no_list_changes_nothing_and_is_said() {
     let scratch = Scratch::new();
-    let seed = Server::with_data(LIST, &scratch.file("seed.db"), &[]);
-    seed.stop();
-    thread::scope(|scope| {
-        for (number, (reason, answer)) in misbehaving().into_iter().enumerate() {
-            let file = scratch.file(&format!("{number}.db"));
-            std::fs::copy(scratch.file("seed.db"), &file).unwrap();
-            scope.spawn(move || {
-                let (address, _) = listen(answer);
-                let url = format!("http://{address}");
-                let follower = Server::start(&["--follow", &url, "--data", &file]);
-                let expected = format!("cannot follow {url} since the start: {reason}");
-                let is_said = within(UNSEEN_TIME, || {
-                    let (status, json) = health(&follower);
-                    let is_it = json["status"].as_str().unwrap().starts_with(&expected);
-                    (status == 503 && is_it).then_some(())
-                });
-                is_said.expect(&expected);
-                assert_eq!(follower.list(), LIST);
-                let memory = follower.proc_status("VmHWM");
-                assert!(memory < 300 * 1024, "{memory} KiB for {expected}");
-            });
-        }
+    Server::with_data(LIST, &scratch.file("seed.db"), &[]).stop();
+    at_once(misbehaving().into_iter().enumerate(), |(number, (reason, answer))| {
+        let file = scratch.file(&format!("{number}.db"));
+        std::fs::copy(scratch.file("seed.db"), &file).unwrap();
+        let (address, _) = listen(answer);
+        let url = format!("http://{address}");
+        let follower = Server::start(&["--follow", &url, "--data", &file]);
+        let expected = format!("cannot follow {url} since the start: {reason}");
+        let is_said = within(UNSEEN_TIME, || {
+            let (status, fault) = health(&follower);
+            (status == 503 && fault.starts_with(&expected)).then_some(())
+        });
+        is_said.expect(&expected);
+        assert_eq!(follower.list(), LIST);
+        let memory = follower.proc_status("VmHWM");
+        assert!(memory < 300 * 1024, "{memory} KiB for {expected}");
     });
 }
 
@@ -216,28 +204,17 @@ fn a_start_without_a_copy_needs_an_answer() {
     bound.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
     let address = bound.local_addr().unwrap().as_socket().unwrap().to_string();
     let url = format!("http://{address}");
-    let data = ["--data", &file];
-    thread::scope(|scope| {
-        for mode in [&["--check"][..], &data, &[]] {
-            let (url, address) = (&url, &address);
-            // Following itself is the same: it does not listen yet.
-            scope.spawn(move || {
-                let begun = Instant::now();
-                let arguments = [&["--listen", address, "--follow", url], mode].concat();
-                let (code, printed, log) = run(&mut colors(&arguments));
-                assert_eq!(
-                    (code, printed.as_str(), log.lines().count()),
-                    (Some(1), "", 1),
-                    "{log}"
-                );
-                let error = format!(
-                    "[ERROR] cannot follow {url}: Connection refused (os error 111); a start that \
-                     has no copy of its list in --data needs it\n"
-                );
-                assert!(log.ends_with(&error), "{log}");
-                assert!(begun.elapsed().as_secs() >= 6, "{:?}", begun.elapsed());
-            });
-        }
+    at_once([&["--check"][..], &["--data", &file], &[]], |mode| {
+        let begun = Instant::now();
+        // Following itself is the same: it does not listen yet.
+        let arguments = [&["--listen", &address, "--follow", &url], mode].concat();
+        let log = fail(&arguments);
+        let error = format!(
+            "[ERROR] cannot follow {url}: Connection refused (os error 111); a start that has no \
+             copy of its list in --data needs it\n"
+        );
+        assert!(log.ends_with(&error) && log.lines().count() == 1, "{log}");
+        assert!(begun.elapsed().as_secs() >= 6, "{:?}", begun.elapsed());
     });
     assert_eq!(scratch.names(), [""; 0]);
 }

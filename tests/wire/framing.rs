@@ -1,15 +1,8 @@
 //! Refusals by the head alone, on the wire: they come before the content, close, and none of its
 //! bytes is ever another request. What is a request and what is not is in the tests of the crate.
 
-use crate::common::client::Client;
+use crate::common::client::{Client, request};
 use crate::common::harness::{Scratch, Server};
-
-/// A request that would be noticed: it changes the list.
-const SMUGGLED: &str = "DELETE /colors/red HTTP/1.1\r\nHost: localhost\r\n\r\n";
-
-/// Even if both are valid: a proxy might have checked one, and the service another.
-const TWICE_AUTHORIZED: &str = "Host: localhost\r\nAuthorization: Bearer a-token-0123456789\r\n\
-                                Authorization: Bearer a-token-0123456789\r\n";
 
 /// A client that reads only when it has sent all, over whatever socket.
 #[test]
@@ -17,19 +10,14 @@ fn a_refusal_reaches_a_client_that_is_still_sending() {
     let scratch = Scratch::new();
     let (tokens, socket) = (scratch.write_tokens("0123456789abcdef"), scratch.file("socket"));
     let server = Server::start(&["--token-file", &tokens, "--listen", &format!("unix:{socket}")]);
-    let head = |length: usize| {
-        format!("PUT /colors HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n")
-    };
     let too_long = "the content is longer than the limit of 1048576 bytes; --max-body sets it";
     for (length, status, message) in [
         (900_000, 401, "this needs a token, sent as Authorization: Bearer TOKEN"),
         (12_000_000, 413, too_long),
     ] {
-        let request = head(length) + &" ".repeat(length);
-        let mut client = server.connect();
-        client.send(&request).response().expect_message(status, message);
-        let mut client = Client::on_unix(&socket);
-        client.send(&request).response().expect_message(status, message);
+        let put = request("PUT", "/colors", "Host: localhost\r\n", &" ".repeat(length));
+        server.connect().send(&put).response().expect_message(status, message);
+        Client::on_unix(&socket).send(&put).response().expect_message(status, message);
     }
 }
 
@@ -39,14 +27,14 @@ fn what_the_head_decides_is_answered_without_waiting_for_the_content() {
     let tokens = scratch.write_tokens("a-token-0123456789");
     let server = Server::start(&["--token-file", &tokens]);
     let before = server.list();
+    let token = "Authorization: Bearer a-token-0123456789\r\n";
     // which nothing but its place refuses
-    let delete =
-        SMUGGLED.replace("\r\n\r\n", "\r\nAuthorization: Bearer a-token-0123456789\r\n\r\n");
+    let delete = request("DELETE", "/colors/red", &format!("Host: localhost\r\n{token}"), "");
     let evil = "Host: localhost\r\nOrigin: https://evil.example\r\n";
     for (request_line, fields, status) in [
         ("POST /colors", "Host: localhost\r\n", 401),
         ("PUT /colors/red", "Host: localhost\r\nAuthorization: Bearer another-token-0\r\n", 401),
-        ("PUT /colors/red", TWICE_AUTHORIZED, 400),
+        ("PUT /colors/red", &format!("Host: localhost\r\n{token}{token}"), 400),
         ("POST /colors", "Host: evil.example\r\n", 403),
         ("POST /colors", evil, 403),
         ("POST /no", "Host: localhost\r\n", 404),

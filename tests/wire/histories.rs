@@ -6,7 +6,8 @@
 use std::collections::{HashMap, HashSet};
 use std::net::TcpStream;
 use std::ops::Range;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::Instant;
 
@@ -208,61 +209,41 @@ impl Actor {
         }
     }
 
-    /// Sends a request, perhaps with a condition; `None` when the connection ends in place of a
-    /// response.
-    fn ask(
-        &mut self,
-        method: &str,
-        target: &str,
-        condition: &str,
-        content: &str,
-    ) -> Option<Response> {
-        let fields = format!("Host: localhost\r\n{condition}");
-        self.client.try_ask(&request(method, target, &fields, content))
-    }
-
     pub(super) fn call(&mut self, operation: Operation) -> Call {
         let begun = Instant::now();
         let color = |name: usize| {
             let escaped: String = NAMES[name].bytes().map(|byte| format!("%{byte:02X}")).collect();
             format!("/colors/{escaped}")
         };
-        let condition = |tag: Option<&String>| {
-            tag.map_or_else(String::new, |tag| format!("If-Match: {tag}\r\n"))
+        let value = |value: &u32| format!(r#"{{"value":"{value}"}}"#);
+        let colors = || "/colors".to_owned();
+        let (method, target, content) = match &operation {
+            Operation::Read(name) => ("GET", color(*name), String::new()),
+            Operation::ReadAll => ("GET", colors(), String::new()),
+            Operation::Create(created) => ("POST", colors(), color_json(created)),
+            Operation::CreateAbsent(created) => ("PUT", color(created.0), value(&created.1)),
+            Operation::Update(name, None, _) => ("PUT", color(*name), "{}".to_owned()),
+            Operation::Update(name, Some(new), _) => ("PUT", color(*name), value(new)),
+            Operation::Delete(name, _) => ("DELETE", color(*name), String::new()),
+            Operation::ReplaceAll(list, _) => ("PUT", colors(), json(list)),
         };
-        let if_color = |name: usize, value: Option<u32>| {
-            condition(value.map(|it| &self.color_tags[&(name, it)]))
-        };
-        let response = match &operation {
-            Operation::Read(name) => self.ask("GET", &color(*name), "", ""),
-            Operation::ReadAll => self.ask("GET", "/colors", "", ""),
-            Operation::Create(created) => self.ask("POST", "/colors", "", &color_json(created)),
-            Operation::CreateAbsent((name, value)) => {
-                let content = format!(r#"{{"value":"{value}"}}"#);
-                self.ask("PUT", &color(*name), "If-None-Match: *\r\n", &content)
+        let tag = match &operation {
+            Operation::Update(name, _, Some(value)) | Operation::Delete(name, Some(value)) => {
+                Some(&self.color_tags[&(*name, *value)])
             }
-            Operation::Update(name, value, tag) => {
-                let content = value
-                    .map_or_else(|| "{}".to_owned(), |value| format!(r#"{{"value":"{value}"}}"#));
-                self.ask("PUT", &color(*name), &if_color(*name, *tag), &content)
-            }
-            Operation::Delete(name, tag) => {
-                self.ask("DELETE", &color(*name), &if_color(*name, *tag), "")
-            }
-            Operation::ReplaceAll(list, tag) => {
-                let known = self.list_tag.as_ref().filter(|_| tag.is_some());
-                let condition = condition(known.map(|(_, tag)| tag));
-                self.ask("PUT", "/colors", &condition, &json(list))
-            }
-        };
-        let created = match &operation {
-            Operation::Create(color) | Operation::CreateAbsent(color) => Some(color_json(color)),
+            Operation::ReplaceAll(_, Some(_)) => self.list_tag.as_ref().map(|(_, tag)| tag),
             _ => None,
         };
-        if let (Some(response), Some(created)) = (&response, created)
-            && response.status == 201
+        let condition = match &operation {
+            Operation::CreateAbsent(_) => "If-None-Match: *\r\n".to_owned(),
+            _ => tag.map_or_else(String::new, |tag| format!("If-Match: {tag}\r\n")),
+        };
+        let fields = format!("Host: localhost\r\n{condition}");
+        let response = self.client.try_ask(&request(method, &target, &fields, &content));
+        if let Operation::Create(color) | Operation::CreateAbsent(color) = &operation
+            && let Some(response) = response.as_ref().filter(|response| response.status == 201)
         {
-            assert_eq!(response.content, created);
+            assert_eq!(response.content, color_json(color));
         }
         let is_known = |response: &Response| !response.content.contains("may be in the list");
         let response = response.filter(is_known);
@@ -296,7 +277,7 @@ impl Actor {
     }
 
     /// As many operations, or fewer if the service ends. Calls `answered` after each answer.
-    pub(super) fn calls(&mut self, values: Range<u32>, mut answered: impl FnMut()) -> Vec<Call> {
+    pub(super) fn calls(&mut self, values: Range<u32>, answered: impl Fn()) -> Vec<Call> {
         let mut calls = Vec::new();
         for value in values {
             let operation = self.choose(value);
@@ -310,44 +291,50 @@ impl Actor {
     }
 }
 
+/// Has these clients make so many operations each at the same time. No two operations have the same
+/// value: those of the first client begin with this one. Calls `answered` after each answer.
+pub(super) fn calls_of(
+    clients: &mut [Actor],
+    first: u32,
+    each: u32,
+    answered: impl Fn() + Sync,
+) -> Vec<Call> {
+    let all_are_there = Barrier::new(clients.len());
+    thread::scope(|scope| {
+        let start = |(client, first): (_, u32)| {
+            let (all_are_there, answered) = (&all_are_there, &answered);
+            scope.spawn(move || {
+                let client: &mut Actor = client;
+                all_are_there.wait();
+                client.calls(first..first + each, answered)
+            })
+        };
+        let running: Vec<_> =
+            clients.iter_mut().zip((first..).step_by(each as usize)).map(start).collect();
+        running.into_iter().flat_map(|client| client.join().unwrap()).collect()
+    })
+}
+
 /// Has so many clients make histories of so many operations each; checks each history.
 fn check_histories(server: &Server, clients: usize, histories: u32, each: u32) {
-    let mut setter = Actor::new(server.address, 0).unwrap();
-    thread::scope(|scope| {
-        let (results, all_results) = channel();
-        let starts: Vec<Sender<()>> = (0..clients as u32)
-            .map(|client| {
-                let (start, started) = channel();
-                let (results, mut actor) =
-                    (results.clone(), Actor::new(server.address, u64::from(client) + 1).unwrap());
-                actor.names = if clients == 1 { NAMES.len() } else { COMMON };
-                scope.spawn(move || {
-                    for (round, ()) in started.into_iter().enumerate() {
-                        // no two operations have the same value
-                        let first = (round as u32 * clients as u32 + client) * each + 1000;
-                        results.send(actor.calls(first..first + each, || ())).unwrap();
-                        actor.color_tags.clear();
-                    }
-                });
-                start
-            })
-            .collect();
-        drop(results);
-        for round in 0..histories {
-            let initial: Vec<Color> =
-                (0..round % 4).map(|number| (number as usize % COMMON, number)).collect();
-            let set = Operation::ReplaceAll(initial.clone(), None);
-            let is_saved = |call: Call| (call.ended.unwrap().1 != Answer::NotSaved).then_some(());
-            eventually("the list is set", || is_saved(setter.call(set.clone())));
-            starts.iter().for_each(|start| start.send(()).unwrap());
-            let mut calls: Vec<Call> = starts
-                .iter()
-                .flat_map(|_| all_results.recv().expect("all clients are content"))
-                .collect();
-            calls.push(setter.call(Operation::ReadAll));
-            check(&initial, &mut calls);
-        }
-    });
+    let actor = |seed| Actor::new(server.address, seed).unwrap();
+    let mut setter = actor(0);
+    let mut actors: Vec<_> = (1..=clients as u64).map(actor).collect();
+    if clients == 1 {
+        actors[0].names = NAMES.len();
+    }
+    for round in 0..histories {
+        let initial: Vec<Color> =
+            (0..round % 4).map(|number| (number as usize % COMMON, number)).collect();
+        let set = Operation::ReplaceAll(initial.clone(), None);
+        let is_saved = |call: Call| (call.ended.unwrap().1 != Answer::NotSaved).then_some(());
+        eventually("the list is set", || is_saved(setter.call(set.clone())));
+        actors.iter_mut().for_each(|actor| actor.color_tags.clear());
+        let first = 1000 + round * clients as u32 * each;
+        let mut calls = calls_of(&mut actors, first, each, || ());
+        calls.push(setter.call(Operation::ReadAll));
+        check(&initial, &mut calls);
+    }
 }
 
 #[test]
@@ -393,22 +380,13 @@ fn check_kills(seed: u64, rounds: u64) -> usize {
         let initial = [(0, 0), (1, 1)];
         let mut setter = Actor::new(server.address, 0).unwrap();
         setter.call(Operation::ReplaceAll(initial.to_vec(), None));
-        let mut calls: Vec<Call> = thread::scope(|scope| {
-            let (answered, answers) = channel();
-            let start = |client: u64| {
-                let mut actor = Actor::new(server.address, round * 8 + client).unwrap();
-                let first = client as u32 * 1000 + 1000;
-                let answered = answered.clone();
-                scope.spawn(move || {
-                    // Nobody listens any more once the service is killed.
-                    actor.calls(first..first + 12, || answered.send(()).unwrap_or_default())
-                })
-            };
-            let clients: Vec<_> = (0..CLIENTS as u64).map(start).collect();
-            drop(answered);
-            answers.iter().take(random.usize(1..40)).for_each(drop);
-            server.signal(Signal::KILL);
-            clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
+        let actor = |client| Actor::new(server.address, round * 8 + client).unwrap();
+        let mut clients: Vec<_> = (0..CLIENTS as u64).map(actor).collect();
+        let (answers, last) = (AtomicUsize::new(0), random.usize(1..40));
+        let mut calls = calls_of(&mut clients, 1000, 12, || {
+            if answers.fetch_add(1, Relaxed) + 1 == last {
+                server.signal(Signal::KILL);
+            }
         });
         server.wait();
         unanswered += calls.iter().filter(|call| call.ended.is_none()).count();
