@@ -178,22 +178,30 @@ fn a_usage_error_exits_with_2_and_says_what_to_give() {
 }
 
 /// Options of other programs that the documents name by themselves.
-const OTHER_OPTIONS: [&str; 6] =
-    ["--before", "--format", "--help", "--json", "--memory", "--path-as-is"];
+const OTHERS: [&str; 6] = ["--before", "--format", "--help", "--json", "--memory", "--path-as-is"];
 
 #[test]
-fn options_that_the_documents_name_are_those_of_the_program() {
+fn options_that_the_documents_and_the_default_file_name_are_those_of_the_program() {
     let help = String::from_utf8(colors(&["--help"]).output().unwrap().stdout).unwrap();
     let of_program: BTreeSet<&str> =
         help.split_whitespace().filter_map(|word| word.split(['[', ',']).next()).collect();
+    let check = |place: &str, name: String| {
+        let name = name.as_str();
+        assert!(of_program.contains(name) || OTHERS.contains(&name), "{place}: {name}");
+    };
     for (path, document) in DOCUMENTS.iter().filter(|(path, _)| *path != "benches/README.md") {
-        for name in document
-            .split("`--")
-            .skip(1)
-            .map(|rest| format!("--{}", rest.split([' ', '=', '`']).next().unwrap()))
-        {
-            let name = name.as_str();
-            assert!(of_program.contains(name) || OTHER_OPTIONS.contains(&name), "{path}: {name}");
+        for rest in document.split("`--").skip(1) {
+            check(path, format!("--{}", rest.split([' ', '=', '`']).next().unwrap()));
         }
+    }
+    let defaults = include_str!("../../packaging/systemd/colors.default");
+    let lines: Vec<&str> = defaults.split("#COLORS_").skip(1).collect();
+    assert!(lines.len() >= 15, "{lines:?}");
+    for variable in lines.iter().flat_map(|line| line.split('=').next()) {
+        // which is of the backup
+        if variable == "BACKUPS" {
+            continue;
+        }
+        check("colors.default", format!("--{}", variable.to_lowercase().replace('_', "-")));
     }
 }

@@ -1,38 +1,37 @@
 //! How the backup script treats the copies of a list. `.ci/boot` runs its unit.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::common::harness::{Scratch, Server, colors};
+use crate::common::harness::{Scratch, Server};
 use crate::wire::packaging::{ROOT, files};
+use crate::wire::recipes::path_with;
 
 /// FILE of a service, and a directory for copies of its list.
 struct Backup {
     scratch: Scratch,
-    file: PathBuf,
+    file: String,
 }
 
 impl Backup {
     fn new() -> Self {
         let scratch = Scratch::new();
         fs::create_dir(scratch.0.join("copies")).unwrap();
-        let file = scratch.0.join("colors.db");
+        let file = scratch.file("colors.db");
         Self { scratch, file }
     }
 
     /// Starts a service whose list has one color.
     fn serve(&self) -> Server {
-        let seed = self.scratch.write("seed.json", r#"[{"name":"ink","value":"1"}]"#);
-        Server::start(&["--seed", &seed, "--data", self.file.to_str().unwrap()])
+        Server::with_data(r#"[{"name":"ink","value":"1"}]"#, &self.file, &[])
     }
 
     /// Runs the script as colors-backup.service does.
     fn run(&self, keep: &str) -> Output {
-        let program = PathBuf::from(colors(&[]).get_program());
-        let path = format!("{}:/usr/bin:/bin", program.parent().unwrap().display());
         let mut command = Command::new(Path::new(ROOT).join("packaging/backup"));
-        command.env_clear().env("PATH", path).env("STATE_DIRECTORY", self.scratch.0.join("copies"));
+        command.env_clear().env("PATH", path_with(""));
+        command.env("STATE_DIRECTORY", self.scratch.0.join("copies"));
         command.env("COLORS_DATA", &self.file).env("COLORS_BACKUPS", keep);
         // of /etc/default/colors: no start without a token file, which the unit of the service has
         command.env("COLORS_PRIVATE", "true");
@@ -50,10 +49,9 @@ impl Backup {
     /// What the copies contain, oldest first.
     fn copies(&self) -> Vec<String> {
         let directory = self.scratch.0.join("copies");
-        files(&directory)
-            .iter()
-            .map(|(_, path)| fs::read_to_string(directory.join(path)).unwrap())
-            .collect()
+        let names =
+            files(&directory).into_iter().map(|file| file.split(' ').next().unwrap().to_owned());
+        names.map(|name| fs::read_to_string(directory.join(name)).unwrap()).collect()
     }
 }
 
@@ -69,8 +67,7 @@ fn a_backup_beside_the_service_is_its_list_for_its_owner_alone_and_a_seed() {
     assert!(output.status.success(), "{output:?}");
     let copies = files(&backup.scratch.0.join("copies"));
     assert_eq!(copies.len(), 1, "{copies:?}");
-    let (mode, name) = &copies[0];
-    assert_eq!(*mode, 0o600);
+    let name = copies[0].strip_suffix(" 600").expect("it is its owner's alone");
     assert!(name.starts_with("colors-20") && name.ends_with("Z.json"), "{name}");
     assert_eq!(name.len(), "colors-20200101T000000Z.json".len(), "{name}");
     assert_eq!(backup.copies(), [format!("{}\n", server.list())]);
@@ -131,7 +128,7 @@ fn a_backup_that_fails_keeps_every_copy_and_says_why() {
         let output = backup.run(keep);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         let error = String::from_utf8(output.stderr).unwrap();
-        let message = message.replace("FILE", backup.file.to_str().unwrap());
+        let message = message.replace("FILE", &backup.file);
         assert!(error.trim_end().ends_with(&message), "{error}");
         assert_eq!(backup.copies(), ["01", "02"]);
     }
