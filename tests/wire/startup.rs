@@ -148,18 +148,6 @@ fn a_signal_closes_what_is_idle_and_a_request_that_has_begun_is_answered() {
 }
 
 #[test]
-fn nobody_new_is_served_and_a_request_never_finished_is_cut_off_in_time() {
-    let server = Server::start(&[]);
-    let mut stalled = server.connect();
-    stalled.send("GET /colors/red HTTP/1.1\r\n");
-    server.begin_to_stop();
-    eventually("connections are refused", || std::net::TcpStream::connect(server.address).err());
-    let (status, log) = server.wait();
-    assert_eq!(status.code(), Some(0));
-    assert!(log.contains("connections closed because they were still open "), "{log}");
-}
-
-#[test]
 fn a_second_signal_ends_it_at_once() {
     let server = Server::start(&[]);
     let mut stalled = server.connect();
