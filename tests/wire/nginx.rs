@@ -1,11 +1,10 @@
 //! Behind nginx: what clients see through it, and who may write.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::thread;
 
+use crate::common::client::Client;
 use crate::common::harness::{run, wait_until};
 use crate::common::proxy::{CLOSED, HOST, Proxy, field};
 use crate::wire::waiting::waiting;
@@ -111,12 +110,8 @@ fn nobody_may_write_as_the_file_stands() {
 fn requests_without_tls_are_redirected_but_those_for_a_certificate() {
     let Some(proxy) = Proxy::start_with(CLOSED) else { return };
     let ask = |request: &str| {
-        let mut stream = UnixStream::connect(proxy.scratch.0.join("redirect")).unwrap();
-        let request = format!("{request} HTTP/1.0\r\nHost: colors.example.org\r\n\r\n");
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        text
+        let request = format!("{request} HTTP/1.0\r\nHost: {HOST}\r\n\r\n");
+        Client::on_unix(proxy.scratch.0.join("redirect")).send(request).whatever_comes()
     };
     fs::create_dir_all(proxy.scratch.0.join(".well-known/acme-challenge")).unwrap();
     proxy.scratch.write(".well-known/acme-challenge/name", "the answer");
