@@ -148,7 +148,9 @@ impl Front {
             .stderr(Stdio::null());
         let child = command.spawn().unwrap();
         let certificate = Some(scratch.file("colors.crt")).filter(|file| Path::new(file).exists());
-        Some(Self { child, address, certificate, server, scratch })
+        let front = Self { child, address, certificate, server, scratch };
+        wait_until("the proxy listens", || TcpStream::connect(&front.address).is_ok());
+        Some(front)
     }
 
     fn curl(&self, target: &str) -> Command {
@@ -175,7 +177,6 @@ impl Front {
 
     /// Requests pass as they came, and so do entity tags.
     fn check(self) {
-        wait_until("the proxy listens", || TcpStream::connect(&self.address).is_ok());
         let color = r#"{"name":"a/b%","value":"1"}"#;
         assert_eq!(self.ask("POST", "/colors", "Origin: http://colors.example.org", color).0, 201);
         assert_eq!(self.ask("POST", "/colors", "Origin: http://evil.example", color).0, 403);
@@ -224,14 +225,12 @@ fn apache(port: u16, lines: &str) -> Option<Front> {
         .map(|name| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n"))
         .concat();
     let program = ["apache2", "-f", "configuration", "-d", ".", "-DFOREGROUND"];
-    let front = Front::start(port, &program, |address, directory| {
+    Front::start(port, &program, |address, directory| {
         let site = block(PROXIES, "apache", "ProxyPass");
         format!(
             "{load}PidFile {directory}/pid\nErrorLog {directory}/log\nListen {address}\n<VirtualHost *>\n{site}{lines}</VirtualHost>\n"
         )
-    })?;
-    wait_until("Apache listens", || TcpStream::connect(&front.address).is_ok());
-    Some(front)
+    })
 }
 
 /// What has Apache compress JSON.
@@ -245,7 +244,7 @@ fn requests_pass_apache_as_they_came() {
 /// nginx with the site of the document for a LAN.
 pub(super) fn nginx_on_the_lan(port: u16) -> Option<Front> {
     let program = ["nginx", "-c", "configuration", "-p", "."];
-    let front = Front::start(port, &program, |address, directory| {
+    Front::start(port, &program, |address, directory| {
         // with the example's name in place of the one of the LAN
         let openssl = block(PROXIES, "sh", "openssl req").split_once("openssl req").unwrap().1;
         let openssl = openssl.replace("colors.lan", "colors.example.org");
@@ -256,9 +255,7 @@ pub(super) fn nginx_on_the_lan(port: u16) -> Option<Front> {
             .replace("listen 443", &format!("listen {address}"))
             .replace("/etc/nginx", directory);
         nginx_with(&site, directory)
-    })?;
-    wait_until("nginx listens", || TcpStream::connect(&front.address).is_ok());
-    Some(front)
+    })
 }
 
 #[test]
@@ -325,17 +322,13 @@ fn nginx_in_front_of_several_hosts_makes_no_change_twice() {
         let nginx = ["nginx", "-c", "configuration", "-p", "."];
         let front = Front::start(8085, &nginx, |address, directory| {
             let site = block(REPLICAS, "nginx", "backup;")
-                .replace("listen 80", &format!("listen {address}"));
-            let site = site.replace("192.0.2.1:8080", &first.to_string());
-            nginx_with(
-                &["192.0.2.2:8080", "192.0.2.3:8080"]
-                    .iter()
-                    .fold(site, |site, other| site.replace(other, "127.0.0.1:8080")),
-                directory,
-            )
+                .replace("listen 80", &format!("listen {address}"))
+                .replace("192.0.2.1:8080", &first.to_string())
+                .replace("192.0.2.2:8080", "127.0.0.1:8080")
+                .replace("192.0.2.3:8080", "127.0.0.1:8080");
+            nginx_with(&site, directory)
         });
         let Some(front) = front else { return };
-        wait_until("nginx listens", || TcpStream::connect(&front.address).is_ok());
         let color = r#"{"name":"a/b%","value":"1"}"#;
         for _ in 0..2 {
             front.server.ask("POST", "/colors", color).expect_status(201);
