@@ -4,8 +4,6 @@
 use std::thread;
 use std::time::Instant;
 
-use rusqlite::Connection;
-
 use crate::common::client::{Client, request};
 use crate::common::harness::{Server, wait_until};
 
@@ -55,17 +53,6 @@ fn without_a_change_the_answer_is_304_after_the_time_asked_for() {
         assert_eq!(response.field("vary"), Some("Prefer"));
         assert!(prefer != "wait=1" || begun.elapsed().as_secs() > 0);
     }
-}
-
-#[test]
-fn what_another_program_commits_ends_a_wait() {
-    let (_scratch, file, server) = Server::kept(r##"[{"name":"lamp","value":"#111"}]"##);
-    let mut client = wait_on(&server, "GET", "/colors/lamp");
-    let database = Connection::open(&file).unwrap();
-    database.execute("UPDATE color SET value = '#222'", []).unwrap();
-    let response = client.response();
-    response.expect_field(200, "preference-applied", Some("wait=300"));
-    response.expect_content(r##"{"name":"lamp","value":"#222"}"##);
 }
 
 /// Writers change colors all the time while clients follow them. Had one change been missed, its
