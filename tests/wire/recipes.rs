@@ -166,56 +166,58 @@ impl Front {
     }
 
     /// One request through it, by curl; gives the status, the head and the content.
-    fn ask(&self, method: &str, target: &str, field: &str, content: &str) -> (u16, String, String) {
-        let mut command = self.curl(target);
-        command.args(["-X", method, "-H", field, "-d", content]);
-        let (_, answer, error) = run(&mut command);
+    fn ask(&self, target: &str, arguments: &[&str]) -> (u16, String, String) {
+        let (_, answer, error) = run(self.curl(target).args(arguments));
         let (head, content) =
             answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer} {error}"));
-        (head[9..12].parse().unwrap(), head.to_ascii_lowercase(), content.trim_end().to_owned())
+        (head[9..12].parse().unwrap(), head.to_owned(), content.trim_end().to_owned())
     }
 
     /// Requests pass as they came, and so do entity tags.
     fn check(self) {
-        let color = r#"{"name":"a/b%","value":"1"}"#;
-        assert_eq!(self.ask("POST", "/colors", "Origin: http://colors.example.org", color).0, 201);
-        assert_eq!(self.ask("POST", "/colors", "Origin: http://evil.example", color).0, 403);
-        assert_eq!(self.ask("GET", "/colors/a%2Fb%25", "", "").2, color);
+        let (target, color) = ("/colors/a%2Fb%25", r#"{"name":"a/b%","value":"1"}"#);
+        let create = |origin| {
+            self.ask("/colors", &["-H", &format!("Origin: http://{origin}"), "-d", color]).0
+        };
+        assert_eq!((create("colors.example.org"), create("evil.example")), (201, 403));
+        assert_eq!(self.ask(target, &[]).2, color);
         let longest = format!("/colors/{}", "%C3%A9".repeat(2048));
-        assert_eq!(self.ask("GET", &longest, "", "").2, r#"{"error":true}"#);
-        let (_, head, list) = self.ask("GET", "/colors", "Accept-Encoding: gzip", "");
+        assert_eq!(self.ask(&longest, &[]).2, r#"{"error":true}"#);
+        let (_, head, list) = self.ask("/colors", &["-H", "Accept-Encoding: gzip"]);
         assert_eq!(list, self.server.list());
-        let tag = tag_in(&head);
-        self.check_wait();
+        let condition = format!("If-Match: {}", field(&head, "ETag").expect("it has a tag"));
+        let (_, head, _) = self.ask(target, &[]);
+        let unchanged = format!("If-None-Match: {}", field(&head, "ETag").expect("it has a tag"));
+        let (head, told) = self.tell(target, &["-H", &unchanged], || {
+            self.server.ask("PUT", target, r#"{"value":"2"}"#).expect_status(200);
+        });
+        assert_eq!(told, r#"{"name":"a/b%","value":"2"}"#);
+        assert_eq!(field(&head, "Preference-Applied"), Some("wait=300"));
+        self.server.ask("PUT", target, r#"{"value":"1"}"#).expect_status(200);
         // told at the head, while curl and the proxy go on sending
         let long = self.scratch.write("long", " ".repeat(12_000_000));
-        assert_eq!(self.ask("PUT", "/colors", "Expect:", &format!("@{long}")).0, 413);
-        assert_eq!(self.ask("DELETE", "/colors/a%2Fb%25", "If-Match: \"another\"", "").0, 412);
-        assert_eq!(self.ask("PUT", "/colors", &format!("If-Match: {tag}"), "[]").0, 200);
+        let change = |target, method, field: &str, content: &str| {
+            self.ask(target, &["-X", method, "-H", field, "-d", content]).0
+        };
+        assert_eq!(change("/colors", "PUT", "Expect:", &format!("@{long}")), 413);
+        assert_eq!(change(target, "DELETE", "If-Match: \"another\"", ""), 412);
+        assert_eq!(change("/colors", "PUT", &condition, "[]"), 200);
         self.server.log_when("it logs who asked", |log| log.contains("] 127."));
     }
 
-    /// A request that waits is told of the change.
-    fn check_wait(&self) {
-        let color = "/colors/a%2Fb%25";
-        let tag = tag_in(&self.ask("GET", color, "", "").1);
-        let mut asking = self.curl(color);
-        asking.args(["-H", &format!("If-None-Match: {tag}"), "-H", "Prefer: wait=300"]);
-        let asking = asking.stdout(Stdio::piped()).spawn().unwrap();
-        wait_until("it waits", || waiting(&self.server) == 1);
-        self.server.ask("PUT", color, r#"{"value":"2"}"#).expect_status(200);
-        let told = String::from_utf8(asking.wait_with_output().unwrap().stdout).unwrap();
-        assert!(told.contains(r#"{"name":"a/b%","value":"2"}"#), "{told}");
-        assert!(told.to_ascii_lowercase().contains("preference-applied: wait=300"), "{told}");
-        self.server.ask("PUT", color, r#"{"value":"1"}"#).expect_status(200);
+    /// Has a request wait until there is this change; gives the head and the content of its answer.
+    #[track_caller]
+    fn tell(&self, target: &str, arguments: &[&str], change: impl FnOnce()) -> (String, String) {
+        let arguments = [arguments, &["-H", "Prefer: wait=300"]].concat();
+        let (status, head, content) = thread::scope(|scope| {
+            let told = scope.spawn(|| self.ask(target, &arguments));
+            wait_until("it waits", || waiting(&self.server) == 1);
+            change();
+            told.join().unwrap()
+        });
+        assert_eq!(status, 200, "{head}");
+        (head, content)
     }
-}
-
-/// The entity tag in a head.
-#[track_caller]
-fn tag_in(head: &str) -> String {
-    let tag = head.lines().find_map(|line| line.strip_prefix("etag: "));
-    tag.expect("it has a tag").to_owned()
 }
 
 /// Apache with the site of the document, and these lines in it.
@@ -267,24 +269,16 @@ fn requests_pass_nginx_on_the_lan_as_they_came() {
 #[test]
 fn the_tag_of_what_apache_has_compressed_holds_as_the_document_says() {
     let Some(front) = apache(8087, DEFLATE) else { return };
-    let ask = |arguments: &[&str]| {
-        let mut command = front.curl("/colors");
-        let (_, answer, error) = run(command.arg("--compressed").args(arguments));
-        let (head, _) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{error}"));
-        (head[9..12].parse().unwrap(), head.to_owned())
-    };
+    let ask = |arguments: &[&str]| front.ask("/colors", &[&["--compressed"], arguments].concat());
     let altered = || format!("\"{}-gzip\"", tag(&front.server, "/colors").trim_matches('"'));
     let expected = altered();
-    let (status, head) = ask(&[]);
+    let (status, head, _) = ask(&[]);
     assert!(head.contains("\r\nContent-Encoding: gzip"), "{head}");
     assert_eq!((status, field(&head, "ETag")), (200, Some(expected.as_str())));
     let unchanged = format!("If-None-Match: {expected}");
     assert_eq!(ask(&["-H", &unchanged]).0, 304);
-    thread::scope(|scope| {
-        let told = scope.spawn(|| ask(&["-H", &unchanged, "-H", "Prefer: wait=300"]));
-        wait_until("it waits", || waiting(&front.server) == 1);
+    front.tell("/colors", &["--compressed", "-H", &unchanged], || {
         front.server.ask("DELETE", "/colors/red", "").expect_status(200);
-        assert_eq!(told.join().unwrap().0, 200);
     });
     let condition = format!("If-Match: {}", altered());
     let create = ["-H", &condition, "-d", r#"{"name":"new","value":"1"}"#];
@@ -336,7 +330,7 @@ fn nginx_in_front_of_several_hosts_makes_no_change_twice() {
         let list = front.server.list();
         let target = if method == "POST" { "/colors" } else { "/colors/a%2Fb%25" };
         let content = color.replace('1', "2");
-        let ask = || front.ask(method, target, "Expect:", &content).0;
+        let ask = || front.ask(target, &["-X", method, "-d", &content]).0;
         assert_eq!(ask(), status, "{answer:?} {method}");
         let is_changed = front.server.list() != list;
         assert_eq!(is_changed, status < 300 && method != "GET", "{answer:?} {method}");
