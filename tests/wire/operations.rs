@@ -1,14 +1,12 @@
 //! The five operations of the specification: one table of requests and answers, for the service and
 //! for the plain design of it in `examples/`. And how much memory `PUT /colors` takes.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::process::Stdio;
 
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use crate::common::client::request;
-use crate::common::harness::{DEADLINE, Scratch, Server, at_once, own_environment};
+use crate::common::harness::{Scratch, Server, at_once, own_environment};
 use crate::wire::readme::README;
 
 const SEED: &str = r##"[{"name":"red","value":"#f00"},{"name":"ink","value":"#00f"},{"name":"red","value":"#e00"}]"##;
@@ -149,12 +147,8 @@ fn ask_plainly(
     target: &str,
     content: &str,
 ) -> (u16, String, String) {
-    let mut stream = TcpStream::connect(server.address).unwrap();
-    stream.set_read_timeout(Some(DEADLINE)).unwrap();
     let fields = "Host: localhost\r\nConnection: close\r\n";
-    stream.write_all(request(method, target, fields, content).as_bytes()).unwrap();
-    let mut response = String::new();
-    stream.read_to_string(&mut response).unwrap();
+    let response = server.connect().send(request(method, target, fields, content)).whatever_comes();
     let (head, content) = response.split_once("\r\n\r\n").unwrap();
     let media_type = head.lines().find_map(|line| line.strip_prefix("Content-Type: "));
     let content = content.strip_suffix('\n').expect("a line feed is at the end").to_owned();
@@ -167,14 +161,10 @@ fn the_plain_design_answers_as_the_service_does() {
     let server = plain();
     let head = "PUT /colors/red HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n";
     let half_a_content = head.to_owned() + "{";
-    let _stalled: Vec<_> = (0..100)
-        .map(|number| {
-            let mut stream = TcpStream::connect(server.address).unwrap();
-            let sent = if number % 2 == 0 { &head[..20] } else { &half_a_content };
-            stream.write_all(sent.as_bytes()).unwrap();
-            stream
-        })
-        .collect();
+    let mut stalled: Vec<_> = (0..100).map(|_| server.connect()).collect();
+    for (number, client) in stalled.iter_mut().enumerate() {
+        client.send(if number % 2 == 0 { &head[..20] } else { &half_a_content });
+    }
     check(|method, target, content| ask_plainly(&server, method, target, content));
 }
 
