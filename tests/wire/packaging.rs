@@ -237,37 +237,29 @@ fn the_debian_changelog_is_of_this_version() {
     assert!(changelog.starts_with(begin), "{changelog}");
 }
 
-/// Runs commands in namespaces of their own, where OpenRC runs and these files of `root` are those
-/// of the host.
-fn beside_openrc(root: &Path, commands: &str) -> (Option<i32>, String, String) {
-    for path in ["usr/local", "etc/default", "etc/init.d", "etc/runlevels/default"] {
-        fs::create_dir_all(root.join(path)).unwrap();
-    }
-    let set_up = "mount -t tmpfs none /run && mkdir /run/openrc && cd /run/openrc && touch softlevel
-        mkdir daemons exclusive failed hotplugged inactive options scheduled started starting stopping wasinactive
-        mount -t tmpfs none /var/lib && mount -t tmpfs none /var/log
-        for path in usr/local etc/default etc/init.d etc/runlevels; do mount --bind \"$0/$path\" /$path; done
-        ip link set lo up\n";
-    let mut unshare = Command::new("unshare");
-    unshare.args(["--mount", "--net", "--pid", "--fork", "--mount-proc", "--kill-child"]);
-    unshare.args(["sh", "-ec", &format!("{set_up}{commands}")]).arg(root);
-    run(unshare.env("BINARY", colors(&[]).get_program()).env_remove("PREFIX"))
-}
-
 #[test]
 fn openrc_starts_restarts_and_stops_the_service() {
     if !is_installed("openrc-run") {
         return;
     }
-    let namespaces = ["--mount", "--net", "--pid", "--fork", "true"];
+    let namespaces = ["--mount", "--net", "--pid", "--fork", "--mount-proc", "true"];
     if run(Command::new("unshare").args(namespaces)).0 != Some(0) {
         return skip("unshare may make no namespace");
     }
     let scratch = Scratch::new();
     let install = format!("{ROOT}/packaging/install.sh >&2");
     let block = block(OPERATING, "sh", "rc-service").replace("./install.sh", &install);
+    for path in ["usr/local", "etc/default", "etc/init.d", "etc/runlevels/default"] {
+        fs::create_dir_all(scratch.0.join(path)).unwrap();
+    }
+    // OpenRC seems to run, and these files of the scratch directory are those of the host
     let commands = format!(
         r#"
+        mount -t tmpfs none /run && mkdir /run/openrc && cd /run/openrc && touch softlevel
+        mkdir daemons exclusive failed hotplugged inactive options scheduled started starting stopping wasinactive
+        mount -t tmpfs none /var/lib && mount -t tmpfs none /var/log
+        for path in usr/local etc/default etc/init.d etc/runlevels; do mount --bind "$0/$path" /$path; done
+        ip link set lo up
         printf 'COLORS_ACCESS_LOG="changes"' >/etc/default/colors
         exec 3>&1 >&2
         {block}
@@ -285,7 +277,10 @@ fn openrc_starts_restarts_and_stops_the_service() {
         cat /var/log/colors.log
     "#
     );
-    let (code, printed, error) = beside_openrc(&scratch.0, &commands);
+    let mut unshare = Command::new("unshare");
+    unshare.args(&namespaces[..5]).args(["--kill-child", "sh", "-ec", &commands]).arg(&scratch.0);
+    unshare.env("BINARY", colors(&[]).get_program()).env_remove("PREFIX");
+    let (code, printed, error) = run(&mut unshare);
     let ink = r#"{"name":"ink","value":"1"}"#;
     let expected = format!("{ink}\nnobody 700\nnobody 600\n{ink}\ncolors\n");
     assert_eq!((code, printed), (Some(0), expected), "{error}");
