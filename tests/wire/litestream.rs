@@ -72,23 +72,28 @@ fn check(list: &str, acknowledged: &[u64], counters: &[Counter]) {
     }
 }
 
+/// Has a client change its color once; false if the service has ended. An answer other than 200
+/// fails the test.
+fn write(connection: &mut Client, client: usize, counter: &Counter) -> bool {
+    let value = counter.sent.fetch_add(1, Relaxed) + 1;
+    let (target, content) =
+        (format!("/colors/client-{client}"), format!(r#"{{"value":"{value}"}}"#));
+    let change = request("PUT", &target, "Host: localhost\r\n", &content);
+    let Some(response) = connection.try_ask(&change) else { return false };
+    response.expect_status(200);
+    counter.acknowledged.store(value, Relaxed);
+    true
+}
+
 /// Has all clients change their colors, each one after the other, until the flag is set or the
-/// service has ended. An answer other than 200 fails the test.
+/// service has ended.
 fn write_until(is_over: &AtomicBool, address: SocketAddr, counters: &[Counter]) {
     thread::scope(|scope| {
         for (client, counter) in counters.iter().enumerate() {
             scope.spawn(move || {
                 let Ok(stream) = TcpStream::connect(address) else { return };
                 let mut connection = Client::new(stream);
-                while !is_over.load(Relaxed) {
-                    let value = counter.sent.fetch_add(1, Relaxed) + 1;
-                    let target = format!("/colors/client-{client}");
-                    let content = format!(r#"{{"value":"{value}"}}"#);
-                    let request = request("PUT", &target, "Host: localhost\r\n", &content);
-                    let Some(response) = connection.try_ask(&request) else { return };
-                    response.expect_status(200);
-                    counter.acknowledged.store(value, Relaxed);
-                }
+                while !is_over.load(Relaxed) && write(&mut connection, client, counter) {}
             });
         }
     });
@@ -149,10 +154,7 @@ fn after_kills_the_copy_has_what_was_acknowledged_before_it() {
             server = machine.serve("[]");
         }
         check(&server.list(), &acknowledged(&counters), &counters);
-        let value = counters[0].sent.fetch_add(1, Relaxed) + 1;
-        let content = format!(r#"{{"value":"{value}"}}"#);
-        server.ask("PUT", "/colors/client-0", &content).expect_status(200);
-        counters[0].acknowledged.store(value, Relaxed);
+        assert!(write(&mut server.connect(), 0, &counters[0]));
         machine.sync();
         // A change that a kill has cut off may be in the list and not in the copy.
         check(&machine.restored(), &acknowledged(&counters), &counters);
