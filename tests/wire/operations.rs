@@ -127,19 +127,6 @@ fn head_is_get_without_content() {
     }
 }
 
-/// The program of `examples/plain.rs`, started by the command of README on a free port.
-fn plain() -> Server {
-    let scratch = Scratch::new();
-    let seed = scratch.write("seed.json", SEED);
-    let command = "cargo run --release --example plain ";
-    let shown = README.split('`').find_map(|word| word.strip_prefix(command));
-    assert_eq!(shown, Some("-- seed/colors.json"));
-    let mut cargo = own_environment(env!("CARGO"));
-    cargo.args(["run", "--quiet", "--example", "plain", "--", &seed, "0"]);
-    cargo.current_dir(env!("CARGO_MANIFEST_DIR")).stdin(Stdio::null()).stderr(Stdio::piped());
-    Server::spawn(cargo)
-}
-
 /// Status, value of `Content-Type` and content of the answer of a server that is not ours to check.
 fn ask_plainly(
     server: &Server,
@@ -158,7 +145,16 @@ fn ask_plainly(
 /// Neither do clients that stall stop it. On tiny_http, as many as there are threads do.
 #[test]
 fn the_plain_design_answers_as_the_service_does() {
-    let server = plain();
+    // the command of README, on a free port
+    let scratch = Scratch::new();
+    let seed = scratch.write("seed.json", SEED);
+    let command = "cargo run --release --example plain ";
+    let shown = README.split('`').find_map(|word| word.strip_prefix(command));
+    assert_eq!(shown, Some("-- seed/colors.json"));
+    let mut cargo = own_environment(env!("CARGO"));
+    cargo.args(["run", "--quiet", "--example", "plain", "--", &seed, "0"]);
+    cargo.current_dir(env!("CARGO_MANIFEST_DIR")).stdin(Stdio::null()).stderr(Stdio::piped());
+    let server = Server::spawn(cargo);
     let head = "PUT /colors/red HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n";
     let half_a_content = head.to_owned() + "{";
     let mut stalled: Vec<_> = (0..100).map(|_| server.connect()).collect();

@@ -20,11 +20,6 @@ fn waits(tag: &str) -> String {
     format!("If-None-Match: {tag}\r\nPrefer: wait={LONGEST}\r\n")
 }
 
-/// Sends a request with these further field lines, and does not read the response.
-fn send(client: &mut Client, method: &str, target: &str, fields: &str) {
-    client.send(request(method, target, &format!("Host: localhost\r\n{fields}"), ""));
-}
-
 /// How many requests wait.
 pub(super) fn waiting(server: &Server) -> usize {
     server.metric("colors_requests_waiting") as usize
@@ -34,7 +29,8 @@ pub(super) fn waiting(server: &Server) -> usize {
 pub(super) fn wait_on(server: &Server, method: &str, target: &str) -> Client {
     let before = waiting(server);
     let mut client = server.connect();
-    send(&mut client, method, target, &waits(&tag(server, target)));
+    let fields = format!("Host: localhost\r\n{}", waits(&tag(server, target)));
+    client.send(request(method, target, &fields, ""));
     wait_until("the request waits", || waiting(server) == before + 1);
     client
 }
