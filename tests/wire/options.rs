@@ -157,15 +157,9 @@ fn a_usage_error_exits_with_2_and_says_what_to_give() {
         ("--dump", "required arguments were not provided:\n  --data <FILE>\n"),
         ("--etcd-user-file f --data f", "--etcd-user-file has no use without --data etcd://"),
         ("--follow-token-file f", "required arguments were not provided:\n  --follow <URL>\n"),
-        (
-            "--check --data etcd://a/b --follow http://127.0.0.1:1",
-            "error: --follow would replace the list in etcd",
-        ),
+        ("--check --data etcd://a/b --follow http://a", "--follow would replace the list in etcd"),
         ("--follow https://colors.example.org", "a service speaks no TLS: give the http:// URL of"),
-        (
-            "--read-only=maybe",
-            "'maybe' for '--read-only[=<BOOL>]'\n  [possible values: true, false]\n",
-        ),
+        ("--read-only=x", "'x' for '--read-only[=<BOOL>]'\n  [possible values: true, false]\n"),
         ("--workers 257", "'257' for '--workers <N>': give a number from 1 to 256"),
         ("--allow-origin *", "there is no wildcard: give each origin, as in https://example.org"),
         ("--listen ::1:8080", "give a port, an address and a port, or the path of a unix socket"),
@@ -182,7 +176,8 @@ const OTHERS: [&str; 6] = ["--before", "--format", "--help", "--json", "--memory
 
 #[test]
 fn options_that_the_documents_and_the_default_file_name_are_those_of_the_program() {
-    let help = String::from_utf8(colors(&["--help"]).output().unwrap().stdout).unwrap();
+    let (code, help, error) = run(&["--help"], &[]);
+    assert_eq!((code, error.as_str()), (Some(0), ""));
     let of_program: BTreeSet<&str> =
         help.split_whitespace().filter_map(|word| word.split(['[', ',']).next()).collect();
     let check = |place: &str, name: String| {

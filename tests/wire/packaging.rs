@@ -83,7 +83,9 @@ fn make_uninstall_removes_what_make_install_installed() {
     make(&scratch, "install", &[]);
     assert_eq!(files(&scratch.0), installed());
     let program = scratch.0.join("usr/local/bin/colors");
-    assert_eq!(run(Command::new(program).arg("--version")).0, Some(0));
+    let version = format!("colors {}\n", env!("BUILD_VERSION"));
+    let told = run(Command::new(program).arg("--version"));
+    assert_eq!(told, (Some(0), version, String::new()));
     // changed options and the list outlive both
     let options = scratch.write("etc/default/colors", "COLORS_READ_ONLY=true\n");
     fs::create_dir_all(scratch.0.join("var/lib/colors")).unwrap();
@@ -374,26 +376,29 @@ colors: /etc/colors stays, since something is mounted at /etc/colors
     assert_eq!(ended, (Some(0), left.to_owned(), said.to_owned()));
 }
 
-const CI_SCRIPTS: &str =
-    "boot container dist emulated foreign fuzz install newer_etcd package run schemathesis";
+/// All shell scripts, by their directories.
+const SCRIPTS: [(&str, &str); 3] = [
+    (
+        ".ci",
+        "boot container dist emulated foreign fuzz install newer_etcd package run schemathesis",
+    ),
+    (
+        "packaging",
+        "install.sh backup dist follow/follow-colors init/colors.openrc init/colors.procd",
+    ),
+    ("packaging/debian", "postinst postrm prerm"),
+];
 
 #[test]
 fn the_shell_scripts_are_clean() {
     if !is_installed("shellcheck") {
         return;
     }
-    let output = Command::new("shellcheck")
-        .args(
-            "install.sh backup dist follow/follow-colors init/colors.openrc init/colors.procd"
-                .split(' ')
-                .map(|name| format!("packaging/{name}")),
-        )
-        .args(["postinst", "postrm", "prerm"].map(|name| format!("packaging/debian/{name}")))
-        .args(CI_SCRIPTS.split(' ').map(|name| format!(".ci/{name}")))
-        .current_dir(ROOT)
-        .output();
-    let output = output.unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let mut shellcheck = Command::new("shellcheck");
+    for (directory, names) in SCRIPTS {
+        shellcheck.args(names.split(' ').map(|name| format!("{directory}/{name}")));
+    }
+    assert_eq!(run(shellcheck.current_dir(ROOT)), (Some(0), String::new(), String::new()));
 }
 
 #[test]

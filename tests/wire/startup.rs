@@ -57,15 +57,6 @@ fn too_few_descriptors_for_a_client_are_refused_with_the_number_that_is_needed()
 }
 
 #[test]
-fn help_and_version_go_to_standard_output() {
-    let (code, help, error) = run(&mut colors(&["--help"]));
-    assert_eq!((code, error.as_str()), (Some(0), ""));
-    assert!(help.contains("--listen"), "{help}");
-    let expected = (Some(0), format!("colors {}\n", env!("BUILD_VERSION")), String::new());
-    assert_eq!(run(&mut colors(&["--version"])), expected);
-}
-
-#[test]
 fn threads_have_names_that_tell_them_apart() {
     let writer = Server::start(&[]);
     let url = format!("http://{}", writer.address);
