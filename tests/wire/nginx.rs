@@ -107,7 +107,7 @@ fn nobody_may_write_as_the_file_stands() {
 }
 
 #[test]
-fn requests_without_tls_are_redirected_but_those_for_a_certificate() {
+fn without_tls_only_a_certificate_can_be_asked_for_and_broken_versions_of_it_are_refused() {
     let Some(proxy) = Proxy::start_with(CLOSED) else { return };
     let ask = |request: &str| {
         let request = format!("{request} HTTP/1.0\r\nHost: {HOST}\r\n\r\n");
@@ -120,12 +120,6 @@ fn requests_without_tls_are_redirected_but_those_for_a_certificate() {
     let text = ask("PUT /colors/a%2Fb?c");
     assert!(text.starts_with("HTTP/1.1 308 "), "{text}");
     assert!(text.contains("\r\nLocation: https://colors.example.org/colors/a%2Fb?c\r\n"), "{text}");
-}
-
-#[test]
-fn versions_of_tls_that_are_broken_are_refused() {
-    let Some(proxy) = Proxy::start_with(CLOSED) else { return };
-    let _server = proxy.service(&[]);
     for (version, is_good) in [("-tls1_1", false), ("-tls1_2", true), ("-tls1_3", true)] {
         let mut command = Command::new("openssl");
         command.args(["s_client", version, "-cipher", "ALL:@SECLEVEL=0", "-connect"]);
