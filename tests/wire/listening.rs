@@ -2,7 +2,7 @@
 //! parent process hands over, as systemd does, and holds while the service restarts.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -11,8 +11,7 @@ use rustix::process::Signal;
 
 use crate::common::client::Client;
 use crate::common::harness::{
-    Scratch, Server, colors, colors_from_shell, colors_inheriting, eventually, run, signal_child,
-    wait_until,
+    Scratch, Server, colors, colors_from_shell, colors_inheriting, run, signal_child, wait_until,
 };
 use crate::common::process::colors_below_strace;
 
@@ -21,7 +20,6 @@ fn on_unix(path: &str) -> Server {
     Server::start(&["--listen", &format!("unix:{path}")])
 }
 
-/// Path of a socket file in a directory of its own.
 fn socket() -> (Scratch, String) {
     let scratch = Scratch::new();
     let path = scratch.file("s");
@@ -30,13 +28,10 @@ fn socket() -> (Scratch, String) {
 
 /// Where the service says that it listens; all lines that say so are awaited.
 fn endpoints(server: &Server, count: usize) -> Vec<String> {
-    let lines = || -> Vec<String> {
-        let log = server.log();
-        let endpoint =
-            |line: &str| Some(line.split_once("listening on ")?.1.split(' ').next()?.to_owned());
-        log.lines().filter_map(endpoint).collect()
-    };
-    eventually("a line for each listener", || Some(lines()).filter(|lines| lines.len() == count))
+    let text = "listening on ";
+    let log = server.log_when("a line for each listener", |log| log.matches(text).count() == count);
+    let lines = log.lines().filter_map(|line| line.split_once(text)?.1.split(' ').next());
+    lines.map(str::to_owned).collect()
 }
 
 /// Starts the service where it cannot; gives the reason that it logs.
@@ -217,22 +212,6 @@ fn a_descriptor_that_does_not_listen_is_refused() {
     assert_eq!(log.trim_end().split_once("[ERROR] ").unwrap().1, expected);
 }
 
-/// Asks until told to stop, each time on a new connection: one that has had an answer may look idle
-/// to a service that stops, and so be closed. Counts the answers.
-fn keep_asking(address: SocketAddr, stop: &AtomicBool, answered: &AtomicUsize) {
-    while !stop.load(Relaxed) {
-        for (method, target, content, status) in [
-            ("GET", "/colors/red", "", 200),
-            ("POST", "/colors", r#"{"name":"ink","value":"1"}"#, 201),
-            ("GET", "/colors", "", 200),
-        ] {
-            let stream = TcpStream::connect(address).expect("no connection is refused");
-            Client::new(stream).ask(method, target, content).expect_status(status);
-            answered.fetch_add(1, Relaxed);
-        }
-    }
-}
-
 #[test]
 fn clients_of_a_restarted_service_are_never_refused_and_lose_no_request() {
     let scratch = Scratch::new();
@@ -242,10 +221,23 @@ fn clients_of_a_restarted_service_are_never_refused_and_lose_no_request() {
         Server::spawn(colors_inheriting(tcp.try_clone().unwrap(), unix.try_clone().unwrap(), &[]))
     };
     let (stop, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let keep_asking = || {
+        while !stop.load(Relaxed) {
+            for (method, target, content, status) in [
+                ("GET", "/colors/red", "", 200),
+                ("POST", "/colors", r#"{"name":"ink","value":"1"}"#, 201),
+                ("GET", "/colors", "", 200),
+            ] {
+                // a connection that has had an answer may look idle to a service that stops
+                let stream = TcpStream::connect(tcp.local_addr().unwrap());
+                let mut client = Client::new(stream.expect("no connection is refused"));
+                client.ask(method, target, content).expect_status(status);
+                answered.fetch_add(1, Relaxed);
+            }
+        }
+    };
     std::thread::scope(|scope| {
-        let clients: Vec<_> = (0..6)
-            .map(|_| scope.spawn(|| keep_asking(tcp.local_addr().unwrap(), &stop, &answered)))
-            .collect();
+        let clients = [(); 6].map(|()| scope.spawn(keep_asking));
         let mut server = start();
         for _ in 0..4 {
             let before = answered.load(Relaxed);

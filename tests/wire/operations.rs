@@ -15,7 +15,6 @@ const FIRST_LIST: &str = r##"{"data":[{"name":"red","value":"#f00"},{"name":"ink
 
 const LAST_LIST: &str = r##"{"data":[{"name":"ink","value":"#00f"},{"name":"sky","value":"1"},{"name":"sky","value":""},{"name":"","value":""},{"name":"a/ü+","value":"\n"}]}"##;
 
-/// Content of a 404 for a color that is not there.
 const NO_COLOR: &str = r#"{"error":true}"#;
 
 /// Stands for an error with a message, whose wording may change.
@@ -127,21 +126,6 @@ fn head_is_get_without_content() {
     }
 }
 
-/// Status, value of `Content-Type` and content of the answer of a server that is not ours to check.
-fn ask_plainly(
-    server: &Server,
-    method: &str,
-    target: &str,
-    content: &str,
-) -> (u16, String, String) {
-    let fields = "Host: localhost\r\nConnection: close\r\n";
-    let response = server.connect().send(request(method, target, fields, content)).whatever_comes();
-    let (head, content) = response.split_once("\r\n\r\n").unwrap();
-    let media_type = head.lines().find_map(|line| line.strip_prefix("Content-Type: "));
-    let content = content.strip_suffix('\n').expect("a line feed is at the end").to_owned();
-    (head[9..12].parse().unwrap(), media_type.unwrap_or_default().to_owned(), content)
-}
-
 /// Neither do clients that stall stop it. On tiny_http, as many as there are threads do.
 #[test]
 fn the_plain_design_answers_as_the_service_does() {
@@ -161,7 +145,15 @@ fn the_plain_design_answers_as_the_service_does() {
     for (number, client) in stalled.iter_mut().enumerate() {
         client.send(if number % 2 == 0 { &head[..20] } else { &half_a_content });
     }
-    check(|method, target, content| ask_plainly(&server, method, target, content));
+    check(|method, target, content| {
+        let fields = "Host: localhost\r\nConnection: close\r\n";
+        let request = request(method, target, fields, content);
+        let response = server.connect().send(request).whatever_comes();
+        let (head, content) = response.split_once("\r\n\r\n").unwrap();
+        let media_type = head.lines().find_map(|line| line.strip_prefix("Content-Type: "));
+        let content = content.strip_suffix('\n').expect("a line feed is at the end").to_owned();
+        (head[9..12].parse().unwrap(), media_type.unwrap_or_default().to_owned(), content)
+    });
 }
 
 /// What docs/limits.md says, for the shortest colors, and 8 MiB for all else.

@@ -13,11 +13,8 @@ use crate::wire::recipes::path_with;
 
 const DESIGN: &str = include_str!("../../docs/design.md");
 pub(crate) const README: &str = include_str!("../../README.md");
-const HTTP: &str = include_str!("../../docs/http.md");
-const OPERATING: &str = include_str!("../../docs/operating.md");
 const PROXIES: &str = include_str!("../../docs/proxies.md");
 
-/// All documents, by their paths.
 pub(super) const DOCUMENTS: [(&str, &str); 16] = [
     ("README.md", README),
     ("CHANGELOG.md", include_str!("../../CHANGELOG.md")),
@@ -28,10 +25,10 @@ pub(super) const DOCUMENTS: [(&str, &str); 16] = [
     ("fuzz/README.md", include_str!("../../fuzz/README.md")),
     ("docs/design.md", DESIGN),
     ("docs/durability.md", include_str!("../../docs/durability.md")),
-    ("docs/http.md", HTTP),
+    ("docs/http.md", include_str!("../../docs/http.md")),
     ("docs/lamps.md", include_str!("../../docs/lamps.md")),
     ("docs/limits.md", include_str!("../../docs/limits.md")),
-    ("docs/operating.md", OPERATING),
+    ("docs/operating.md", include_str!("../../docs/operating.md")),
     ("docs/performance.md", include_str!("../../docs/performance.md")),
     ("docs/proxies.md", PROXIES),
     ("docs/replicas.md", include_str!("../../docs/replicas.md")),
@@ -89,7 +86,6 @@ impl Terminal {
         self.last = (port.to_owned(), 1);
     }
 
-    /// Runs a command; gives what it prints.
     fn run(&mut self, command: &str) -> String {
         let last = &self.services[&self.last.0];
         let mut here = command.replace("$!", &last.pid().to_string());

@@ -235,9 +235,6 @@ fn apache(port: u16, lines: &str) -> Option<Front> {
     })
 }
 
-/// What has Apache compress JSON.
-const DEFLATE: &str = "AddOutputFilterByType DEFLATE application/json\n";
-
 #[test]
 fn requests_pass_apache_as_they_came() {
     apache(8081, "").into_iter().for_each(Front::check);
@@ -268,7 +265,8 @@ fn requests_pass_nginx_on_the_lan_as_they_came() {
 /// nginx makes the tag a weak one; see `nginx_front`.
 #[test]
 fn the_tag_of_what_apache_has_compressed_holds_as_the_document_says() {
-    let Some(front) = apache(8087, DEFLATE) else { return };
+    let compress = "AddOutputFilterByType DEFLATE application/json\n";
+    let Some(front) = apache(8087, compress) else { return };
     let ask = |arguments: &[&str]| front.ask("/colors", &[&["--compressed"], arguments].concat());
     let altered = || format!("\"{}-gzip\"", tag(&front.server, "/colors").trim_matches('"'));
     let expected = altered();

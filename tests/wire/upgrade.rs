@@ -7,8 +7,6 @@ use crate::common::harness::{Scratch, Server, stored, wait_until};
 const LIST: &str =
     r#"{"data":[{"name":"a","value":"3"},{"name":"a","value":"2"},{"name":"é\"","value":""}]}"#;
 
-const FILE: &[u8] = include_bytes!("made_by_1565f4d.db");
-
 /// Comparisons, what is put if they hold, and what otherwise, as `etcdctl txn` reads them.
 const KEY: &str = r##"mod("colors/list") = "0"
 
@@ -32,7 +30,7 @@ fn entry(number: usize) -> String {
 #[test]
 fn a_file_of_an_earlier_version_is_the_list() {
     let scratch = Scratch::new();
-    let file = scratch.write("colors.db", FILE);
+    let file = scratch.write("colors.db", include_bytes!("made_by_1565f4d.db"));
     let server = Server::start(&["--data", &file]);
     assert_eq!(server.list(), LIST);
     server.ask("DELETE", "/colors/a", "").expect_status(200);
