@@ -15,14 +15,17 @@ struct Backup {
 }
 
 impl Backup {
-    fn new() -> Self {
+    /// With copies of earlier days: each is what it is called.
+    fn new(days: &[&str]) -> Self {
         let scratch = Scratch::new();
         fs::create_dir(scratch.0.join("copies")).unwrap();
+        for day in days {
+            scratch.write(&format!("copies/colors-202001{day}T000000Z.json"), day);
+        }
         let file = scratch.file("colors.db");
         Self { scratch, file }
     }
 
-    /// Starts a service whose list has one color.
     fn serve(&self) -> Server {
         Server::with_data(r#"[{"name":"ink","value":"1"}]"#, &self.file, &[])
     }
@@ -36,14 +39,6 @@ impl Backup {
         // of /etc/default/colors: no start without a token file, which the unit of the service has
         command.env("COLORS_PRIVATE", "true");
         command.output().unwrap()
-    }
-
-    /// Puts copies of earlier days into the directory: each is what it is called.
-    fn with_copies(self, days: &[&str]) -> Self {
-        for day in days {
-            self.scratch.write(&format!("copies/colors-202001{day}T000000Z.json"), day);
-        }
-        self
     }
 
     /// What the copies contain, oldest first.
@@ -60,7 +55,7 @@ const COPY: &str = "{\"data\":[{\"name\":\"ink\",\"value\":\"1\"}]}\n";
 
 #[test]
 fn a_backup_beside_the_service_is_its_list_for_its_owner_alone_and_a_seed() {
-    let backup = Backup::new();
+    let backup = Backup::new(&[]);
     let server = backup.serve();
     server.ask("POST", "/colors", r#"{"name":"late","value":"2"}"#).expect_status(201);
     let output = backup.run("7");
@@ -84,7 +79,7 @@ fn a_backup_keeps_the_newest_copies() {
         ("4", &["01", "02", "03", COPY]),
         ("9", &["01", "02", "03", COPY]),
     ] {
-        let backup = Backup::new().with_copies(&["01", "02", "03"]);
+        let backup = Backup::new(&["01", "02", "03"]);
         let _server = backup.serve();
         let output = backup.run(keep);
         assert!(output.status.success(), "{output:?}");
@@ -94,7 +89,7 @@ fn a_backup_keeps_the_newest_copies() {
 
 #[test]
 fn a_copy_that_a_wrong_clock_makes_look_old_is_kept_and_the_backup_fails() {
-    let backup = Backup::new().with_copies(&["01", "02"]);
+    let backup = Backup::new(&["01", "02"]);
     let future = backup.scratch.write("copies/colors-29990101T000000Z.json", "of 2999");
     let _server = backup.serve();
     let output = backup.run("1");
@@ -121,7 +116,7 @@ fn a_backup_that_fails_keeps_every_copy_and_says_why() {
         (None, "-1", "backup: COLORS_BACKUPS=-1 is not a number from 1"),
         (None, "two", "backup: COLORS_BACKUPS=two is not a number from 1"),
     ] {
-        let backup = Backup::new().with_copies(&["01", "02"]);
+        let backup = Backup::new(&["01", "02"]);
         if let Some(content) = file {
             fs::write(&backup.file, content).unwrap();
         }
