@@ -62,23 +62,19 @@ fn libraries() -> Option<BTreeSet<String>> {
     let tree = cargo(&arguments)?;
     let words = tree.lines().filter_map(|line| line.split_once(" v"));
     let libraries = words.map(|(name, rest)| format!("{name}-{}", rest.split(' ').next().unwrap()));
+    let is_own =
+        |name: &String| ["colors-", "bounded_http-"].iter().any(|own| name.starts_with(own));
     Some(libraries.filter(|library| !is_own(library)).collect())
-}
-
-fn is_own(library: &str) -> bool {
-    ["colors-", "bounded_http-"].iter().any(|own| library.starts_with(own))
 }
 
 /// The file with the text of a license in the sources of a library.
 #[track_caller]
 fn license_file(sources: &Path, suffix: &str) -> PathBuf {
-    let names = fs::read_dir(sources)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let mut names: Vec<String> =
-        names.filter(|name| name.to_uppercase().starts_with("LICEN")).collect();
-    names.sort_by_key(|name| (!name.to_uppercase().ends_with(suffix), name.len()));
-    sources.join(names.first().unwrap_or_else(|| panic!("no license in {}", sources.display())))
+    let entries = fs::read_dir(sources).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let licenses = names.filter(|name| name.to_uppercase().starts_with("LICEN"));
+    let best = licenses.min_by_key(|name| (!name.to_uppercase().ends_with(suffix), name.len()));
+    sources.join(best.unwrap_or_else(|| panic!("no license in {}", sources.display())))
 }
 
 /// A text as the value of a field: each line is indented, and a dot stands on those that are empty.

@@ -12,7 +12,6 @@ use crate::common::harness::{Scratch, Server, colors, run, value, wait_until};
 pub(super) const TOKEN: &str = "first-token-0123456789+/==";
 const SECOND: &str = "2nd.token~abcdefghijkl";
 
-/// A service with these tokens.
 pub(super) struct Guarded {
     pub(super) server: Server,
     scratch: Scratch,
@@ -41,10 +40,9 @@ impl Guarded {
 /// The field line of this value of Authorization; none for none.
 fn field(authorization: &str) -> String {
     if authorization.is_empty() {
-        String::new()
-    } else {
-        format!("Authorization: {authorization}\r\n")
+        return String::new();
     }
+    format!("Authorization: {authorization}\r\n")
 }
 
 #[test]
@@ -65,7 +63,6 @@ fn a_bad_token_file_stops_the_start_and_is_not_shown() {
     }
 }
 
-/// The texts of the warnings in a log.
 fn warnings(log: &str) -> Vec<&str> {
     log.lines().filter_map(|line| Some(line.split_once("[WARN] ")?.1)).collect()
 }
