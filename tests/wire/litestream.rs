@@ -20,7 +20,6 @@ use crate::wire::machines::{Machine, REPLICAS, shell};
 use crate::wire::recipes::block;
 use crate::wire::systemd::check_unit;
 
-/// How many clients change the list at the same time.
 const CLIENTS: usize = 32;
 
 /// One client's color: what it has sent and what was acknowledged, numbers that only grow.

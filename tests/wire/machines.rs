@@ -102,7 +102,6 @@ impl Machine {
             .replace("litestream replicate", &format!("litestream replicate {settings}"))
     }
 
-    /// Runs a command of the document.
     #[track_caller]
     pub(super) fn run(&self, command_line: &str) {
         let (code, printed, error) = run(&mut shell(&self.scratch, &self.here(command_line)));

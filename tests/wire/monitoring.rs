@@ -12,7 +12,6 @@ use crate::common::harness::{
 };
 use crate::wire::recipes::own_address;
 
-/// The page, which is scraped once.
 fn page(server: &Server) -> String {
     let response = server.ask("GET", "/metrics", "");
     assert_eq!((response.status, response.field("etag")), (200, None));

@@ -9,7 +9,6 @@ use crate::common::proxy::{CLOSED, HOST, Proxy, field};
 
 const VERSIONS: [&str; 2] = ["--http1.1", "--http2"];
 
-/// What curl shows behind the fields.
 fn content(text: &str) -> &str {
     let content = text.split_once("\r\n\r\n").expect("a whole head").1;
     content.strip_suffix('\n').unwrap_or(content)

@@ -66,7 +66,6 @@ impl Document {
         assert!(errors.is_empty(), "{what}: {value}: {errors:?}");
     }
 
-    /// The documented response of a status.
     #[track_caller]
     fn response<'a>(&'a self, operation: &Operation<'a>, status: &str) -> &'a Value {
         let response = operation.description["responses"].get(status);

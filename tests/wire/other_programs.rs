@@ -32,13 +32,11 @@ impl Shared {
         Self { server, other, file, _scratch: scratch }
     }
 
-    /// Has the other program run statements.
     #[track_caller]
     fn run(&self, statements: &str) {
         self.other.execute_batch(statements).unwrap();
     }
 
-    /// The status of `/health`.
     fn health(&self) -> u16 {
         self.server.ask("GET", "/health", "").status
     }

@@ -38,7 +38,6 @@ impl Manager {
         Server::spawn(command)
     }
 
-    /// The next message.
     #[track_caller]
     fn message(&self) -> String {
         let mut bytes = [0; 512];
