@@ -204,12 +204,10 @@ fn sockets_from_the_parent_take_precedence_and_outlive_the_service() {
 fn a_descriptor_that_does_not_listen_is_refused() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let connection = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let output = colors_inheriting(listener, connection, &[]).output().unwrap();
-    let log = String::from_utf8(output.stderr).unwrap();
+    let (code, _, log) = run(&mut colors_inheriting(listener, connection, &[]));
     let expected = "cannot use the sockets that LISTEN_FDS hands over: number 2 is not a TCP or unix stream socket that listens; fix the \
                     .socket unit, or unset LISTEN_FDS";
-    assert_eq!(output.status.code(), Some(1));
-    assert_eq!(log.trim_end().split_once("[ERROR] ").unwrap().1, expected);
+    assert_eq!((code, log.trim_end().split_once("[ERROR] ").unwrap().1), (Some(1), expected));
 }
 
 #[test]

@@ -49,10 +49,6 @@ fn seed() -> String {
     format!("[{}]", (0..CLIENTS).map(color).collect::<Vec<_>>().join(","))
 }
 
-fn counters() -> Vec<Counter> {
-    (0..CLIENTS).map(|_| Counter::default()).collect()
-}
-
 fn acknowledged(counters: &[Counter]) -> Vec<u64> {
     counters.iter().map(|counter| counter.acknowledged.load(Relaxed)).collect()
 }
@@ -113,7 +109,7 @@ fn after_kills_the_copy_has_what_was_acknowledged_before_it() {
     let Some(machine) = Machine::first() else { return };
     let mut server = machine.serve(&seed());
     let mut litestream = machine.replicate();
-    let counters = counters();
+    let counters = [(); CLIENTS].map(|()| Counter::default());
     for (kills_service, kills_litestream) in
         [(true, false), (false, true), (true, true)].into_iter().cycle().take(6)
     {
@@ -203,7 +199,7 @@ fn another_machine_takes_over_without_a_loss_by_the_commands_for_that() {
     // the package has made a list there
     second.serve("[]").stop();
     let (mut old, mut litestream) = (Some(first.serve(&seed())), Some(first.replicate()));
-    let counters = counters();
+    let counters = [(); CLIENTS].map(|()| Counter::default());
     let (is_over, address) = (AtomicBool::new(false), old.as_ref().unwrap().address);
     thread::scope(|scope| {
         scope.spawn(|| write_until(&is_over, address, &counters));

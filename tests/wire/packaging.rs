@@ -11,7 +11,6 @@ use crate::common::harness::{Scratch, Server, colors, is_installed, own_environm
 use crate::wire::recipes::{block, path_with};
 use crate::wire::systemd::{check_exposure, check_unit};
 
-const OPERATING: &str = include_str!("../../docs/operating.md");
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// Everything that `make install` installs: a mode, a directory, and the names of the files there.
@@ -250,7 +249,8 @@ fn openrc_starts_restarts_and_stops_the_service() {
     }
     let scratch = Scratch::new();
     let install = format!("{ROOT}/packaging/install.sh >&2");
-    let block = block(OPERATING, "sh", "rc-service").replace("./install.sh", &install);
+    let block = block(include_str!("../../docs/operating.md"), "sh", "rc-service");
+    let block = block.replace("./install.sh", &install);
     for path in ["usr/local", "etc/default", "etc/init.d", "etc/runlevels/default"] {
         fs::create_dir_all(scratch.0.join(path)).unwrap();
     }

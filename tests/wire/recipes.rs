@@ -17,7 +17,6 @@ use crate::wire::machines::REPLICAS;
 use crate::wire::waiting::{tag, waiting};
 
 const HTTP: &str = include_str!("../../docs/http.md");
-const OPERATING: &str = include_str!("../../docs/operating.md");
 const README: &str = include_str!("../../README.md");
 const PROXIES: &str = include_str!("../../docs/proxies.md");
 
@@ -361,7 +360,7 @@ fn a_backup_over_ssh_is_the_list_and_one_that_fails_leaves_the_old() {
     // one that runs its command on this host
     let ssh = scratch.write("ssh", "#!/bin/sh\n[ $1 = root@HOST ] && shift && exec \"$@\"\n");
     fs::set_permissions(ssh, fs::Permissions::from_mode(0o755)).unwrap();
-    let command = block(OPERATING, "sh", "ssh root@HOST");
+    let command = block(include_str!("../../docs/operating.md"), "sh", "ssh root@HOST");
     let here = command.replace("/var/lib/colors/colors.db", &file);
     for is_lost in [false, true] {
         if is_lost {
