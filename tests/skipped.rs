@@ -4,8 +4,6 @@
 use std::collections::HashSet;
 use std::io::Write as _;
 
-const SLOWEST: usize = 5;
-
 /// The lines that the tests have noted, in descending order, each once (`note` in
 /// tests/common/harness.rs).
 fn noted(kind: &str) -> Vec<String> {
@@ -26,7 +24,7 @@ fn main() {
     // A test may have several threads of its name.
     let mut names = HashSet::new();
     slowest.retain(|line| names.insert(line.rsplit(' ').next().map(str::to_owned)));
-    slowest.truncate(SLOWEST);
+    slowest.truncate(5);
     for (title, lines) in [
         ("skipped; .ci/run, as root on Debian, installs what they need, and runs them", skipped),
         ("slowest", slowest),

@@ -20,7 +20,6 @@ use crate::wire::machines::{Machine, REPLICAS, shell};
 use crate::wire::recipes::block;
 use crate::wire::systemd::check_unit;
 
-/// How many clients change the list at the same time.
 const CLIENTS: usize = 32;
 
 /// One client's color: what it has sent and what was acknowledged, numbers that only grow.
@@ -42,20 +41,12 @@ fn values(list: &str) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// A color of each client.
+/// A color of each client, on a page of its own: in a copy that lacks a page, another one would not
+/// hide it.
 fn seed() -> String {
-    let colors = (0..CLIENTS).map(|client| format!(r#"{{"name":"client-{client}","value":"0"}}"#));
-    format!("[{}]", colors.collect::<Vec<_>>().join(","))
-}
-
-/// The same, each on a page of its own: in a copy that lacks a page, another one would not hide it.
-fn wide_seed() -> String {
-    let long = format!(r#","value":"0"}},{{"name":"long-","value":"{}"}}"#, "x".repeat(3_000));
-    seed().replace(r#","value":"0"}"#, &long)
-}
-
-fn counters() -> Vec<Counter> {
-    (0..CLIENTS).map(|_| Counter::default()).collect()
+    let long = format!(r#"{{"name":"long-","value":"{}"}}"#, "x".repeat(3_000));
+    let color = |client| format!(r#"{{"name":"client-{client}","value":"0"}},{long}"#);
+    format!("[{}]", (0..CLIENTS).map(color).collect::<Vec<_>>().join(","))
 }
 
 fn acknowledged(counters: &[Counter]) -> Vec<u64> {
@@ -76,23 +67,28 @@ fn check(list: &str, acknowledged: &[u64], counters: &[Counter]) {
     }
 }
 
+/// Has a client change its color once; false if the service has ended. An answer other than 200
+/// fails the test.
+fn write(connection: &mut Client, client: usize, counter: &Counter) -> bool {
+    let value = counter.sent.fetch_add(1, Relaxed) + 1;
+    let (target, content) =
+        (format!("/colors/client-{client}"), format!(r#"{{"value":"{value}"}}"#));
+    let change = request("PUT", &target, "Host: localhost\r\n", &content);
+    let Some(response) = connection.try_ask(&change) else { return false };
+    response.expect_status(200);
+    counter.acknowledged.store(value, Relaxed);
+    true
+}
+
 /// Has all clients change their colors, each one after the other, until the flag is set or the
-/// service has ended. An answer other than 200 fails the test.
+/// service has ended.
 fn write_until(is_over: &AtomicBool, address: SocketAddr, counters: &[Counter]) {
     thread::scope(|scope| {
         for (client, counter) in counters.iter().enumerate() {
             scope.spawn(move || {
                 let Ok(stream) = TcpStream::connect(address) else { return };
                 let mut connection = Client::new(stream);
-                while !is_over.load(Relaxed) {
-                    let value = counter.sent.fetch_add(1, Relaxed) + 1;
-                    let target = format!("/colors/client-{client}");
-                    let content = format!(r#"{{"value":"{value}"}}"#);
-                    let request = request("PUT", &target, "Host: localhost\r\n", &content);
-                    let Some(response) = connection.try_ask(&request) else { return };
-                    response.expect_status(200);
-                    counter.acknowledged.store(value, Relaxed);
-                }
+                while !is_over.load(Relaxed) && write(&mut connection, client, counter) {}
             });
         }
     });
@@ -111,9 +107,9 @@ fn assert_calm(log: &str) {
 #[test]
 fn after_kills_the_copy_has_what_was_acknowledged_before_it() {
     let Some(machine) = Machine::first() else { return };
-    let mut server = machine.serve(&wide_seed());
+    let mut server = machine.serve(&seed());
     let mut litestream = machine.replicate();
-    let counters = counters();
+    let counters = [(); CLIENTS].map(|()| Counter::default());
     for (kills_service, kills_litestream) in
         [(true, false), (false, true), (true, true)].into_iter().cycle().take(6)
     {
@@ -145,23 +141,15 @@ fn after_kills_the_copy_has_what_was_acknowledged_before_it() {
         // Who is killed is started again; with the service, Litestream is as well, and before it.
         // It looks at one page alone to find out whether it has read all of FILE-wal: without the
         // snapshot of its unit, a copy may lack changes from now on.
-        match kills_litestream {
-            true => litestream.kill(),
-            false => litestream.stop(),
+        if !kills_litestream {
+            litestream.stop();
         }
-        server = if kills_service {
-            server.wait();
-            litestream = machine.replicate();
-            machine.serve("[]")
-        } else {
-            litestream = machine.replicate();
-            server
-        };
+        litestream = machine.replicate();
+        if kills_service {
+            server = machine.serve("[]");
+        }
         check(&server.list(), &acknowledged(&counters), &counters);
-        let value = counters[0].sent.fetch_add(1, Relaxed) + 1;
-        let content = format!(r#"{{"value":"{value}"}}"#);
-        server.ask("PUT", "/colors/client-0", &content).expect_status(200);
-        counters[0].acknowledged.store(value, Relaxed);
+        assert!(write(&mut server.connect(), 0, &counters[0]));
         machine.sync();
         // A change that a kill has cut off may be in the list and not in the copy.
         check(&machine.restored(), &acknowledged(&counters), &counters);
@@ -211,7 +199,7 @@ fn another_machine_takes_over_without_a_loss_by_the_commands_for_that() {
     // the package has made a list there
     second.serve("[]").stop();
     let (mut old, mut litestream) = (Some(first.serve(&seed())), Some(first.replicate()));
-    let counters = counters();
+    let counters = [(); CLIENTS].map(|()| Counter::default());
     let (is_over, address) = (AtomicBool::new(false), old.as_ref().unwrap().address);
     thread::scope(|scope| {
         scope.spawn(|| write_until(&is_over, address, &counters));

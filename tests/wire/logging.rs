@@ -4,6 +4,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::Stdio;
 
 use rustix::process::Signal;
@@ -18,14 +19,6 @@ use crate::common::harness::{
 #[track_caller]
 fn text(line: &str) -> &str {
     line.split_once("] ").unwrap_or_else(|| panic!("no level: {line:?}")).1
-}
-
-/// How many lines are missing, if that is what a line says.
-fn lost_lines(line: &str) -> Option<usize> {
-    text(line)
-        .strip_suffix(" log lines were dropped: standard error was not read fast enough")?
-        .parse()
-        .ok()
 }
 
 #[test]
@@ -48,12 +41,13 @@ fn a_log_that_nobody_reads_stalls_no_request_and_says_later_what_is_missing() {
     let mut lines = BufReader::new(log).lines();
     assert!(lines.next().unwrap().unwrap().contains("listening on"));
     let (mut received, mut lost) = (0, 0);
+    let dropped = " log lines were dropped: standard error was not read fast enough";
     while received + lost < asked {
         let line = lines.next().unwrap().unwrap();
-        match lost_lines(&line) {
+        match text(&line).strip_suffix(dropped) {
             Some(count) => {
                 assert!(line.contains(" [WARN] "), "{line}");
-                lost += count;
+                lost += count.parse::<usize>().unwrap();
             }
             None => {
                 assert!(line.contains(&target) && line.ends_with("us no such color"), "{line}");
@@ -110,21 +104,6 @@ fn a_change_is_logged_with_what_it_has_made() {
         check("GET", "/colors/red", "", "", "");
         check("DELETE", "/colors/red", "", "", "");
     }
-}
-
-#[test]
-fn an_update_by_another_name_than_value_is_said_at_debug_to_change_nothing() {
-    let server = Server::start(&["--log-level", "debug"]);
-    for content in [r##"{"hex":"#123456"}"##, r##"{"Value":"#123456"}"##] {
-        let red = r##"{"name":"red","value":"#ff0000"}"##;
-        server.ask("PUT", "/colors/red", content).expect_content(red);
-    }
-    server.ask("PUT", "/colors/red", r##"{"value":"#123456"}"##).expect_status(200);
-    server.ask("PUT", "/colors/red", "[]").expect_status(400);
-    let log = server.log_when("the last is logged", |log| log.contains("with 400: "));
-    let end = r#" PUT "/colors/red" with 200: unchanged, the content has no field "value""#;
-    assert_eq!(log.matches(end).count(), 2, "{log}");
-    assert_eq!(log.matches("[DEBUG] answered ").count(), 2, "{log}");
 }
 
 #[test]
@@ -211,46 +190,39 @@ fn a_start_that_the_system_refuses_threads_is_one_line_and_leaves_no_file() {
 
 #[test]
 fn the_first_line_says_where_what_and_whether_it_lasts() {
-    let version = env!("BUILD_VERSION");
-    #[track_caller]
-    fn check(server: &Server, base: &str, details: &str) {
-        let line = server.log().lines().next().unwrap().to_owned();
-        let expected = format!("listening on http://{}{base} (colors {details})", server.address);
-        assert_eq!(text(&line), expected);
-    }
-    let of_checkout = format!(
-        "{version}, 148 colors from seed/colors.json, in memory: changes are lost when it stops"
-    );
-    check(&Server::start(&["--base-path", "/api"]), "/api", &of_checkout);
     let scratch = Scratch::new();
-    let elsewhere = |arguments: &[&str]| {
-        let mut command = colors(&["--listen", "127.0.0.1:0"]);
-        command.args(arguments).current_dir(&scratch.0);
-        Server::spawn(command)
-    };
-    let built_in = of_checkout.replace("seed/colors.json", "the built-in seed");
-    check(&elsewhere(&[]), "", &built_in);
     let seed = scratch.write("mine.json", r#"[{"name":"a","value":"b"}]"#);
+    let (root, elsewhere) = (Path::new(env!("CARGO_MANIFEST_DIR")), &*scratch.0);
+    let in_memory =
+        |seed| format!("148 colors from {seed}, in memory: changes are lost when it stops");
+    let kept = |origin: &str| format!("1 color kept in colors.db, {origin}");
     let both = ["--seed", &seed, "--data", "colors.db"];
-    for (arguments, origin) in [
-        (&both[..], &*format!("which was made now from {seed}")),
-        (&both, "which was there: --seed is not read"),
-        (&both[2..], "which was there"),
+    for (directory, arguments, base, details) in [
+        (root, &["--base-path", "/api"][..], "/api", in_memory("seed/colors.json")),
+        (elsewhere, &[], "", in_memory("the built-in seed")),
+        (elsewhere, &both, "", kept(&format!("which was made now from {seed}"))),
+        (elsewhere, &both, "", kept("which was there: --seed is not read")),
+        (elsewhere, &both[2..], "", kept("which was there")),
     ] {
-        let server = elsewhere(arguments);
-        check(&server, "", &format!("{version}, 1 color kept in colors.db, {origin}"));
-        assert!(server.log().contains(" [INFO] listening on "), "{}", server.log());
-        server.stop();
+        let mut command = colors(&["--listen", "127.0.0.1:0"]);
+        command.args(arguments).current_dir(directory);
+        let server = Server::spawn(command);
+        let (address, version) = (server.address, env!("BUILD_VERSION"));
+        let expected =
+            format!("[INFO] listening on http://{address}{base} (colors {version}, {details})");
+        let log = server.stop();
+        assert!(log.lines().next().unwrap().ends_with(&expected), "{log}");
     }
 }
 
 #[test]
-fn with_the_value_changes_the_access_log_has_what_changed_the_list() {
+fn with_the_value_changes_the_access_log_has_what_changed_the_list_and_debug_lines_what_did_not() {
     for start in [Server::with_seed, Server::durable] {
-        let server = start(r#"[{"name":"a","value":"1"}]"#, &["--access-log=changes"]);
+        let options = ["--access-log=changes", "--log-level", "debug"];
+        let server = start(r#"[{"name":"a","value":"1"}]"#, &options);
         for (method, target, content) in [
             ("GET", "/colors", ""),
-            ("PUT", "/colors/a", r#"{"values":"2"}"#),
+            ("PUT", "/colors/a", r#"{"Value":"2"}"#),
             ("PUT", "/colors/a", r#"{"value":"1"}"#),
             ("DELETE", "/colors/b", ""),
             ("PUT", "/colors/a", r#"{"value":"2"}"#),
@@ -260,23 +232,32 @@ fn with_the_value_changes_the_access_log_has_what_changed_the_list() {
             server.ask(method, target, content);
         }
         let log = server.stop();
-        let lines: Vec<_> = log.lines().filter_map(|line| line.split_once("us ")).collect();
-        let details: Vec<&str> = lines.iter().map(|(_, detail)| *detail).collect();
-        assert_eq!(details, [r#"value "2""#, r#"name "b""#, "2 -> 0 colors"], "{log}");
+        let behind = |text: &str| -> Vec<&str> {
+            log.lines().filter_map(|line| Some(line.split_once(text)?.1)).collect()
+        };
+        assert_eq!(behind("us "), [r#"value "2""#, r#"name "b""#, "2 -> 0 colors"], "{log}");
+        let no_value = r#"200: unchanged, the content has no field "value""#;
+        let expected = [no_value, "200: unchanged", "404: no such color"];
+        assert_eq!(behind(" with "), expected, "{log}");
+        let verbs =
+            ["answered", "refused"].map(|verb| log.matches(&format!("[DEBUG] {verb} ")).count());
+        assert_eq!(verbs, [2, 1], "{log}");
     }
-}
-
-/// The first line that the service logs when `JOURNAL_STREAM` is what the shell makes of `value`.
-fn first_line_with_journal(value: &str) -> String {
-    let before = format!("JOURNAL_STREAM={value}");
-    Server::spawn(colors_from_shell(&before, &["--listen", "127.0.0.1:0"])).log()
 }
 
 #[test]
 fn lines_to_a_journal_have_a_priority_and_neither_time_nor_level() {
-    let log = first_line_with_journal("$(stat --dereference --format=%d:%i /proc/self/fd/2)");
-    assert!(log.starts_with("<6>listening on http://127.0.0.1:"), "{log}");
-    // the variable is inherited by what runs inside a service and logs elsewhere
-    let log = first_line_with_journal("8:1");
-    assert!(log.contains("Z [INFO] listening on "), "{log}");
+    for (journal, part, at) in [
+        (
+            "$(stat --dereference --format=%d:%i /proc/self/fd/2)",
+            "<6>listening on http://127.0.0.1:",
+            0,
+        ),
+        // the variable is inherited by what runs inside a service and logs elsewhere
+        ("8:1", "Z [INFO] listening on http://127.0.0.1:", "2026-11-29T18:00:00.000".len()),
+    ] {
+        let before = format!("JOURNAL_STREAM={journal}");
+        let log = Server::spawn(colors_from_shell(&before, &["--listen", "127.0.0.1:0"])).log();
+        assert_eq!(log.find(part), Some(at), "{log}");
+    }
 }

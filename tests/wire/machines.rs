@@ -2,7 +2,7 @@
 //! directory. What has to hold of the copies is in `litestream`.
 
 use std::fs::{self, File};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 
 use rustix::process::Signal;
@@ -15,34 +15,16 @@ use crate::wire::recipes::{block, path_with};
 
 pub(super) const REPLICAS: &str = include_str!("../../docs/replicas.md");
 
-/// A process of Litestream; ended when dropped.
+/// A process of Litestream; killed when dropped.
 pub(super) struct Litestream(pub(super) Child);
 
 impl Litestream {
-    /// Runs a command line of the document, and keeps what it prints in a file.
-    fn start(scratch: &Scratch, command_line: &str) -> Self {
-        let path = scratch.0.join("litestream.log");
-        let log = File::options().create(true).append(true).open(path).unwrap();
-        let mut command = shell(scratch, &format!("exec {command_line}"));
-        command.stdout(log.try_clone().unwrap()).stderr(log);
-        Self(command.spawn().unwrap())
-    }
-
-    fn wait(&mut self) -> ExitStatus {
-        eventually("Litestream ends", || self.0.try_wait().unwrap())
-    }
-
     /// Ends it as systemd does. Before that, it copies what was committed.
     #[track_caller]
     pub(super) fn stop(mut self) {
         signal_child(&self.0, Signal::TERM);
-        let status = self.wait();
+        let status = eventually("Litestream ends", || self.0.try_wait().unwrap());
         assert!(status.success(), "{status}");
-    }
-
-    pub(super) fn kill(mut self) {
-        signal_child(&self.0, Signal::KILL);
-        self.wait();
     }
 }
 
@@ -120,7 +102,6 @@ impl Machine {
             .replace("litestream replicate", &format!("litestream replicate {settings}"))
     }
 
-    /// Runs a command of the document.
     #[track_caller]
     pub(super) fn run(&self, command_line: &str) {
         let (code, printed, error) = run(&mut shell(&self.scratch, &self.here(command_line)));
@@ -137,12 +118,16 @@ impl Machine {
         Server::start(&["--seed", &seed, "--data", &self.file()])
     }
 
-    /// Starts what copies the list, as its unit does.
+    /// Starts what copies the list, as its unit does, and keeps what it prints in a file.
     pub(super) fn replicate(&self) -> Litestream {
         let unit = block(REPLICAS, "ini", "force-snapshot");
         let first = unit.lines().find_map(|line| line.strip_prefix("ExecStartPre=-")).unwrap();
         self.run(first);
-        let litestream = Litestream::start(&self.scratch, &self.here("litestream replicate"));
+        let log = self.scratch.0.join("litestream.log");
+        let log = File::options().create(true).append(true).open(log).unwrap();
+        let mut command = shell(&self.scratch, &self.here("exec litestream replicate"));
+        command.stdout(log.try_clone().unwrap()).stderr(log);
+        let litestream = Litestream(command.spawn().unwrap());
         eventually("Litestream listens", || {
             std::os::unix::net::UnixStream::connect(self.scratch.file("litestream.sock")).ok()
         });

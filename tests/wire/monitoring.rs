@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
-use std::process::{Command, Output, Stdio};
+use std::process::Command;
 use std::thread;
 
 use crate::common::harness::{
@@ -12,7 +12,6 @@ use crate::common::harness::{
 };
 use crate::wire::recipes::own_address;
 
-/// The page, which is scraped once.
 fn page(server: &Server) -> String {
     let response = server.ask("GET", "/metrics", "");
     assert_eq!((response.status, response.field("etag")), (200, None));
@@ -20,10 +19,8 @@ fn page(server: &Server) -> String {
 }
 
 #[track_caller]
-fn check(page: &str, expected: &[(&str, f64)]) {
-    for (sample, expected) in expected {
-        assert_eq!(value(page, sample), *expected, "{sample}");
-    }
+fn check(page: &str, sample: &str, expected: f64) {
+    assert_eq!(value(page, sample), expected, "{sample}");
 }
 
 fn requests(method: &str, status: &str) -> String {
@@ -78,22 +75,19 @@ fn every_request_is_counted_once_by_method_and_class_of_status() {
         ("other", "2xx", 0.0),
         ("other", "4xx", 5.0),
     ] {
-        check(&page, &[(&requests(method, status), count)]);
+        check(&page, &requests(method, status), count);
     }
     assert!(value(&page, &requests("GET", "2xx")) >= 45.0);
-    check(&page, &[(DURABLE, 0.0), ("colors_saves_total", 0.0)]);
-    check(&page, &[("colors_workers", workers() as f64)]);
-    check(&page, &[(r#"colors_connections_closed_total{reason="no_room"}"#, 0.0)]);
+    check(&page, DURABLE, 0.0);
+    check(&page, "colors_saves_total", 0.0);
+    let processors = std::thread::available_parallelism().map_or(1, |number| number.get());
+    check(&page, "colors_workers", (processors - 1).max(1) as f64);
+    check(&page, r#"colors_connections_closed_total{reason="no_room"}"#, 0.0);
     let series = page.matches("\ncolors_http_requests_total{").count();
     assert_eq!(series, 28, "other methods have no series of their own");
     assert!(!page.contains("BREW"));
     // this client's and the one that asks, once those before them are closed
     wait_until("two connections", || server.metric("colors_connections") == 2.0);
-}
-
-/// Event loops by default.
-fn workers() -> usize {
-    std::thread::available_parallelism().map_or(1, |processors| (processors.get() - 1).max(1))
 }
 
 #[test]
@@ -114,7 +108,8 @@ fn durable_changes_and_their_saves_are_apart() {
         let gets = |page: &str| value(page, &requests("GET", "2xx"));
         Some(page(&server)).filter(|page| counts(page) == [5.0, gets(page)])
     });
-    check(&page, &[("colors_saves_total", 3.0), ("colors_save_duration_seconds_count", 3.0)]);
+    check(&page, "colors_saves_total", 3.0);
+    check(&page, "colors_save_duration_seconds_count", 3.0);
     let sum = |times: &str| value(&page, &format!("colors_{times}"));
     let durable = sum("http_request_duration_seconds_sum{durable=\"true\"}");
     assert!(durable > sum("save_duration_seconds_sum"));
@@ -141,30 +136,9 @@ fn the_list_is_told_by_its_size_alone() {
         let page = page(&server);
         assert!(!page.contains("hidden") && !page.contains("secret"));
         let list = server.list();
-        let colors = list.matches("\"name\"").count() as f64;
-        check(
-            &page,
-            &[("colors_colors", colors), ("colors_list_bytes", (list + "\n").len() as f64)],
-        );
+        check(&page, "colors_colors", list.matches("\"name\"").count() as f64);
+        check(&page, "colors_list_bytes", (list + "\n").len() as f64);
     }
-}
-
-/// Runs promtool, which has to succeed and to say nothing on standard error.
-fn promtool(arguments: &[&str], input: &str) {
-    let mut command = Command::new("promtool");
-    command
-        .args(arguments)
-        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/prometheus"));
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&stdout) + String::from_utf8_lossy(&stderr);
-    assert!(status.success() && stderr.is_empty(), "promtool {arguments:?}: {said}");
 }
 
 #[test]
@@ -172,10 +146,17 @@ fn promtool_finds_nothing_to_complain_about() {
     if !is_installed("promtool") {
         return;
     }
-    let server = Server::start(&[]);
-    promtool(&["check", "metrics"], &page(&server));
-    promtool(&["check", "rules", "colors.rules.yml"], "");
-    promtool(&["test", "rules", "colors.rules.test.yml"], "");
+    let scratch = Scratch::new();
+    let page = scratch.write("page", page(&Server::start(&[])));
+    for command in
+        ["check metrics <$0", "check rules colors.rules.yml", "test rules colors.rules.test.yml"]
+    {
+        let mut promtool = Command::new("sh");
+        promtool.args(["-c", &format!("promtool {command}"), &page]);
+        promtool.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/prometheus"));
+        let (code, said, error) = harness::run(&mut promtool);
+        assert_eq!((code, error.as_str()), (Some(0), ""), "{command}: {said}");
+    }
 }
 
 /// Exit code, standard output, and what was logged.

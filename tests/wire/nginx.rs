@@ -1,11 +1,10 @@
 //! Behind nginx: what clients see through it, and who may write.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::thread;
 
+use crate::common::client::Client;
 use crate::common::harness::{run, wait_until};
 use crate::common::proxy::{CLOSED, HOST, Proxy, field};
 use crate::wire::waiting::waiting;
@@ -108,15 +107,11 @@ fn nobody_may_write_as_the_file_stands() {
 }
 
 #[test]
-fn requests_without_tls_are_redirected_but_those_for_a_certificate() {
+fn without_tls_only_a_certificate_can_be_asked_for_and_broken_versions_of_it_are_refused() {
     let Some(proxy) = Proxy::start_with(CLOSED) else { return };
     let ask = |request: &str| {
-        let mut stream = UnixStream::connect(proxy.scratch.0.join("redirect")).unwrap();
-        let request = format!("{request} HTTP/1.0\r\nHost: colors.example.org\r\n\r\n");
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        text
+        let request = format!("{request} HTTP/1.0\r\nHost: {HOST}\r\n\r\n");
+        Client::on_unix(proxy.scratch.0.join("redirect")).send(request).whatever_comes()
     };
     fs::create_dir_all(proxy.scratch.0.join(".well-known/acme-challenge")).unwrap();
     proxy.scratch.write(".well-known/acme-challenge/name", "the answer");
@@ -125,12 +120,6 @@ fn requests_without_tls_are_redirected_but_those_for_a_certificate() {
     let text = ask("PUT /colors/a%2Fb?c");
     assert!(text.starts_with("HTTP/1.1 308 "), "{text}");
     assert!(text.contains("\r\nLocation: https://colors.example.org/colors/a%2Fb?c\r\n"), "{text}");
-}
-
-#[test]
-fn versions_of_tls_that_are_broken_are_refused() {
-    let Some(proxy) = Proxy::start_with(CLOSED) else { return };
-    let _server = proxy.service(&[]);
     for (version, is_good) in [("-tls1_1", false), ("-tls1_2", true), ("-tls1_3", true)] {
         let mut command = Command::new("openssl");
         command.args(["s_client", version, "-cipher", "ALL:@SECLEVEL=0", "-connect"]);

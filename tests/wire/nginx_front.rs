@@ -1,15 +1,14 @@
 //! In front of the service, nginx: HTTP/2, compression, long names, services on other hosts, and
 //! what nginx refuses by itself. All by curl.
 
-use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
+use crate::common::client::Client;
 use crate::common::harness::{Server, colors};
 use crate::common::proxy::{CLOSED, HOST, Proxy, field};
 
 const VERSIONS: [&str; 2] = ["--http1.1", "--http2"];
 
-/// What curl shows behind the fields.
 fn content(text: &str) -> &str {
     let content = text.split_once("\r\n\r\n").expect("a whole head").1;
     content.strip_suffix('\n').unwrap_or(content)
@@ -111,11 +110,9 @@ fn what_nginx_refuses_by_itself_is_an_error_in_json() {
     check_error(refused, 414, "the request line is longer than nginx takes");
     let refused = proxy.curl_by("--http1.1", "/colors", &["-H", &format!("X: {long}")]);
     check_error(refused, 431, "a field is longer than nginx takes");
-    let mut stream = TcpStream::connect(proxy.address).unwrap();
-    let request = format!("GET /colors HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
+    let mut plain = Client::new(TcpStream::connect(proxy.address).unwrap());
+    plain.send(format!("GET /colors HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n"));
+    let text = plain.whatever_comes();
     let error = "\r\n\r\n{\"error\":true,\"message\":\"the request is malformed\"}\n";
     assert!(text.starts_with("HTTP/1.1 400 ") && text.ends_with(error), "{text}");
     let _server = proxy.service(&[]);

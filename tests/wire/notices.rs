@@ -62,23 +62,19 @@ fn libraries() -> Option<BTreeSet<String>> {
     let tree = cargo(&arguments)?;
     let words = tree.lines().filter_map(|line| line.split_once(" v"));
     let libraries = words.map(|(name, rest)| format!("{name}-{}", rest.split(' ').next().unwrap()));
+    let is_own =
+        |name: &String| ["colors-", "bounded_http-"].iter().any(|own| name.starts_with(own));
     Some(libraries.filter(|library| !is_own(library)).collect())
-}
-
-fn is_own(library: &str) -> bool {
-    ["colors-", "bounded_http-"].iter().any(|own| library.starts_with(own))
 }
 
 /// The file with the text of a license in the sources of a library.
 #[track_caller]
 fn license_file(sources: &Path, suffix: &str) -> PathBuf {
-    let names = fs::read_dir(sources)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let mut names: Vec<String> =
-        names.filter(|name| name.to_uppercase().starts_with("LICEN")).collect();
-    names.sort_by_key(|name| (!name.to_uppercase().ends_with(suffix), name.len()));
-    sources.join(names.first().unwrap_or_else(|| panic!("no license in {}", sources.display())))
+    let entries = fs::read_dir(sources).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let licenses = names.filter(|name| name.to_uppercase().starts_with("LICEN"));
+    let best = licenses.min_by_key(|name| (!name.to_uppercase().ends_with(suffix), name.len()));
+    sources.join(best.unwrap_or_else(|| panic!("no license in {}", sources.display())))
 }
 
 /// A text as the value of a field: each line is indented, and a dot stands on those that are empty.
@@ -95,36 +91,36 @@ fn paragraphs() -> Option<String> {
     let libraries = libraries()?;
     let mut texts: BTreeMap<(&str, String, String), Vec<String>> = BTreeMap::new();
     let mut found = BTreeSet::new();
-    for target in TARGETS {
-        let metadata = cargo(&["metadata", "--format-version=1", "--filter-platform", target])?;
-        let metadata: Value = serde_json::from_str(&metadata).unwrap();
-        for package in metadata["packages"].as_array().unwrap() {
-            let text = |key: &str| package[key].as_str().unwrap_or_default();
-            let library = format!("{}-{}", text("name"), text("version"));
-            if !libraries.contains(&library) || !found.insert(library.clone()) {
-                continue;
-            }
-            let terms: Vec<&str> = text("license").split([' ', '/', '(', ')']).collect();
-            let license = LICENSES.iter().find(|(id, ..)| terms.contains(id));
-            let (_, name, suffix) =
-                license.unwrap_or_else(|| panic!("{library} has another license: {terms:?}"));
-            assert!(!terms.contains(&"AND"), "{library} has several licenses at once: {terms:?}");
-            let sources = Path::new(text("manifest_path")).parent().unwrap();
-            let content = fs::read_to_string(license_file(sources, suffix)).unwrap();
-            let is_holder = |line: &&str| line.starts_with("Copyright") && !line.contains('[');
-            let holders: BTreeSet<_> = content.lines().map(str::trim).filter(is_holder).collect();
-            let holders: String = holders.iter().map(|line| format!(" {line}\n")).collect();
-            let authors = package["authors"].as_array().unwrap().iter();
-            let authors: Vec<&str> = authors.filter_map(Value::as_str).collect();
-            let authors = format!(" {}\n", authors.join(", "));
-            let holders = if holders.is_empty() { authors } else { holders };
-            let content = match *name {
-                "Apache-2.0" => APACHE.to_owned(),
-                "MPL-2.0+" => format!("{MPL}{}", indented(text("repository"))),
-                _ => indented(&content),
-            };
-            texts.entry((name, content, holders)).or_default().push(library);
+    let mut arguments = vec!["metadata", "--format-version=1"];
+    arguments.extend(TARGETS.iter().flat_map(|target| ["--filter-platform", target]));
+    let metadata: Value = serde_json::from_str(&cargo(&arguments)?).unwrap();
+    for package in metadata["packages"].as_array().unwrap() {
+        let text = |key: &str| package[key].as_str().unwrap_or_default();
+        let library = format!("{}-{}", text("name"), text("version"));
+        if !libraries.contains(&library) {
+            continue;
         }
+        found.insert(library.clone());
+        let terms: Vec<&str> = text("license").split([' ', '/', '(', ')']).collect();
+        let license = LICENSES.iter().find(|(id, ..)| terms.contains(id));
+        let (_, name, suffix) =
+            license.unwrap_or_else(|| panic!("{library} has another license: {terms:?}"));
+        assert!(!terms.contains(&"AND"), "{library} has several licenses at once: {terms:?}");
+        let sources = Path::new(text("manifest_path")).parent().unwrap();
+        let content = fs::read_to_string(license_file(sources, suffix)).unwrap();
+        let is_holder = |line: &&str| line.starts_with("Copyright") && !line.contains('[');
+        let holders: BTreeSet<_> = content.lines().map(str::trim).filter(is_holder).collect();
+        let holders: String = holders.iter().map(|line| format!(" {line}\n")).collect();
+        let authors = package["authors"].as_array().unwrap().iter();
+        let authors: Vec<&str> = authors.filter_map(Value::as_str).collect();
+        let authors = format!(" {}\n", authors.join(", "));
+        let holders = if holders.is_empty() { authors } else { holders };
+        let content = match *name {
+            "Apache-2.0" => APACHE.to_owned(),
+            "MPL-2.0+" => format!("{MPL}{}", indented(text("repository"))),
+            _ => indented(&content),
+        };
+        texts.entry((name, content, holders)).or_default().push(library);
     }
     assert_eq!(found, libraries);
     let paragraphs = texts.iter().map(|((name, text, holders), libraries)| {

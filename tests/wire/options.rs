@@ -157,15 +157,9 @@ fn a_usage_error_exits_with_2_and_says_what_to_give() {
         ("--dump", "required arguments were not provided:\n  --data <FILE>\n"),
         ("--etcd-user-file f --data f", "--etcd-user-file has no use without --data etcd://"),
         ("--follow-token-file f", "required arguments were not provided:\n  --follow <URL>\n"),
-        (
-            "--check --data etcd://a/b --follow http://127.0.0.1:1",
-            "error: --follow would replace the list in etcd",
-        ),
+        ("--check --data etcd://a/b --follow http://a", "--follow would replace the list in etcd"),
         ("--follow https://colors.example.org", "a service speaks no TLS: give the http:// URL of"),
-        (
-            "--read-only=maybe",
-            "'maybe' for '--read-only[=<BOOL>]'\n  [possible values: true, false]\n",
-        ),
+        ("--read-only=x", "'x' for '--read-only[=<BOOL>]'\n  [possible values: true, false]\n"),
         ("--workers 257", "'257' for '--workers <N>': give a number from 1 to 256"),
         ("--allow-origin *", "there is no wildcard: give each origin, as in https://example.org"),
         ("--listen ::1:8080", "give a port, an address and a port, or the path of a unix socket"),
@@ -178,22 +172,31 @@ fn a_usage_error_exits_with_2_and_says_what_to_give() {
 }
 
 /// Options of other programs that the documents name by themselves.
-const OTHER_OPTIONS: [&str; 6] =
-    ["--before", "--format", "--help", "--json", "--memory", "--path-as-is"];
+const OTHERS: [&str; 6] = ["--before", "--format", "--help", "--json", "--memory", "--path-as-is"];
 
 #[test]
-fn options_that_the_documents_name_are_those_of_the_program() {
-    let help = String::from_utf8(colors(&["--help"]).output().unwrap().stdout).unwrap();
+fn options_that_the_documents_and_the_default_file_name_are_those_of_the_program() {
+    let (code, help, error) = run(&["--help"], &[]);
+    assert_eq!((code, error.as_str()), (Some(0), ""));
     let of_program: BTreeSet<&str> =
         help.split_whitespace().filter_map(|word| word.split(['[', ',']).next()).collect();
+    let check = |place: &str, name: String| {
+        let name = name.as_str();
+        assert!(of_program.contains(name) || OTHERS.contains(&name), "{place}: {name}");
+    };
     for (path, document) in DOCUMENTS.iter().filter(|(path, _)| *path != "benches/README.md") {
-        for name in document
-            .split("`--")
-            .skip(1)
-            .map(|rest| format!("--{}", rest.split([' ', '=', '`']).next().unwrap()))
-        {
-            let name = name.as_str();
-            assert!(of_program.contains(name) || OTHER_OPTIONS.contains(&name), "{path}: {name}");
+        for rest in document.split("`--").skip(1) {
+            check(path, format!("--{}", rest.split([' ', '=', '`']).next().unwrap()));
         }
+    }
+    let defaults = include_str!("../../packaging/systemd/colors.default");
+    let lines: Vec<&str> = defaults.split("#COLORS_").skip(1).collect();
+    assert!(lines.len() >= 15, "{lines:?}");
+    for variable in lines.iter().flat_map(|line| line.split('=').next()) {
+        // which is of the backup
+        if variable == "BACKUPS" {
+            continue;
+        }
+        check("colors.default", format!("--{}", variable.to_lowercase().replace('_', "-")));
     }
 }

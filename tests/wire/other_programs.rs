@@ -15,37 +15,31 @@ use crate::wire::durable::{A, not_saved};
 
 const B: &str = r#"{"name":"b","value":"2"}"#;
 
-/// A service with a database of its own, and another program's connection to it.
-pub(super) struct Shared {
-    pub(super) server: Server,
-    pub(super) other: Connection,
-    pub(super) file: String,
+/// A service with a database of its own, and the connection to it of another program, which waits
+/// for the write lock.
+struct Shared {
+    server: Server,
+    other: Connection,
+    file: String,
     _scratch: Scratch,
 }
 
 impl Shared {
-    pub(super) fn start(list: &str) -> Self {
+    fn start(list: &str) -> Self {
         let (scratch, file, server) = Server::kept(list);
-        Self { server, other: connect(&file), file, _scratch: scratch }
+        let other = Connection::open(&file).unwrap();
+        other.busy_timeout(DEADLINE).unwrap();
+        Self { server, other, file, _scratch: scratch }
     }
 
-    /// Has the other program run statements.
     #[track_caller]
     fn run(&self, statements: &str) {
         self.other.execute_batch(statements).unwrap();
     }
 
-    /// The status of `/health`.
     fn health(&self) -> u16 {
         self.server.ask("GET", "/health", "").status
     }
-}
-
-/// Another program, which waits for the write lock.
-fn connect(file: &str) -> Connection {
-    let connection = Connection::open(file).unwrap();
-    connection.busy_timeout(DEADLINE).unwrap();
-    connection
 }
 
 fn envelope(colors: &[&str]) -> String {
@@ -96,18 +90,11 @@ fn what_another_program_does_while_saving_fails_is_what_the_next_change_is_decid
         ));
         assert_eq!(clients.map(|mut client| client.response().status), [404, 412], "{failure}");
         let theirs = r#"{"name":"a","value":"theirs"}"#;
-        let expected = (envelope(&[theirs]), vec![("a".into(), "theirs".into())]);
-        assert_eq!((server.list(), stored_by_sqlite(&shared.other)), expected);
+        let expected = envelope(&[theirs]);
+        assert_eq!((server.list(), stored(&shared.file)), (expected.clone(), expected));
         put("a", "mine").expect_status(200);
         wait_until("it recovers", || shared.health() == 200);
     });
-}
-
-/// The list as another program reads it.
-fn stored_by_sqlite(connection: &Connection) -> Vec<(String, String)> {
-    let mut statement = connection.prepare("SELECT name, value FROM color ORDER BY id").unwrap();
-    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
-    rows.map(Result::unwrap).collect()
 }
 
 #[test]

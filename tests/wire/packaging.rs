@@ -4,7 +4,6 @@
 mod backup;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -12,50 +11,38 @@ use crate::common::harness::{Scratch, Server, colors, is_installed, own_environm
 use crate::wire::recipes::{block, path_with};
 use crate::wire::systemd::{check_exposure, check_unit};
 
-const OPERATING: &str = include_str!("../../docs/operating.md");
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// Everything that `make install` installs, with its mode.
-const FILES: [(u32, &str); 38] = [
-    (0o644, "etc/default/colors"),
-    (0o755, "usr/local/bin/colors"),
-    (0o755, "usr/local/lib/colors/backup"),
-    (0o644, "usr/local/lib/systemd/system/colors-backup.service"),
-    (0o644, "usr/local/lib/systemd/system/colors-backup.timer"),
-    (0o644, "usr/local/lib/systemd/system/colors.service"),
-    (0o644, "usr/local/lib/systemd/system/colors@.service"),
-    (0o644, "usr/local/share/bash-completion/completions/colors"),
-    (0o644, "usr/local/share/colors/colors.json"),
-    (0o644, "usr/local/share/doc/colors/CHANGELOG.md"),
-    (0o644, "usr/local/share/doc/colors/LICENSE"),
-    (0o644, "usr/local/share/doc/colors/README.md"),
-    (0o644, "usr/local/share/doc/colors/copyright"),
-    (0o644, "usr/local/share/doc/colors/docs/design.md"),
-    (0o644, "usr/local/share/doc/colors/docs/disk.svg"),
-    (0o644, "usr/local/share/doc/colors/docs/durability.md"),
-    (0o644, "usr/local/share/doc/colors/docs/http.md"),
-    (0o644, "usr/local/share/doc/colors/docs/lamps.md"),
-    (0o644, "usr/local/share/doc/colors/docs/limits.md"),
-    (0o644, "usr/local/share/doc/colors/docs/operating.md"),
-    (0o644, "usr/local/share/doc/colors/docs/page.webp"),
-    (0o644, "usr/local/share/doc/colors/docs/performance.md"),
-    (0o644, "usr/local/share/doc/colors/docs/proxies.md"),
-    (0o644, "usr/local/share/doc/colors/docs/rates.svg"),
-    (0o644, "usr/local/share/doc/colors/docs/replicas.md"),
-    (0o644, "usr/local/share/doc/colors/docs/times.svg"),
-    (0o644, "usr/local/share/doc/colors/docs/waiting.svg"),
-    (0o644, "usr/local/share/doc/colors/examples/activated.conf"),
-    (0o644, "usr/local/share/doc/colors/examples/colors-follow.service"),
-    (0o644, "usr/local/share/doc/colors/examples/colors.openrc"),
-    (0o644, "usr/local/share/doc/colors/examples/colors.procd"),
-    (0o644, "usr/local/share/doc/colors/examples/colors.rules.yml"),
-    (0o644, "usr/local/share/doc/colors/examples/colors.socket"),
-    (0o755, "usr/local/share/doc/colors/examples/follow-colors"),
-    (0o644, "usr/local/share/doc/colors/examples/nginx.conf"),
-    (0o644, "usr/local/share/fish/vendor_completions.d/colors.fish"),
-    (0o644, "usr/local/share/man/man8/colors.8"),
-    (0o644, "usr/local/share/zsh/site-functions/_colors"),
-];
+/// Everything that `make install` installs: a mode, a directory, and the names of the files there.
+const FILES: &str = "\
+644 etc/default colors
+755 usr/local/bin colors
+755 usr/local/lib/colors backup
+644 usr/local/lib/systemd/system colors-backup.service colors-backup.timer colors.service colors@.service
+644 usr/local/share/bash-completion/completions colors
+644 usr/local/share/colors colors.json
+644 usr/local/share/doc/colors CHANGELOG.md LICENSE README.md copyright
+644 usr/local/share/doc/colors/docs design.md durability.md http.md lamps.md limits.md operating.md
+644 usr/local/share/doc/colors/docs performance.md proxies.md replicas.md
+644 usr/local/share/doc/colors/docs disk.svg page.webp rates.svg times.svg waiting.svg
+644 usr/local/share/doc/colors/examples activated.conf colors-follow.service colors.openrc colors.procd
+644 usr/local/share/doc/colors/examples colors.rules.yml colors.socket nginx.conf
+755 usr/local/share/doc/colors/examples follow-colors
+644 usr/local/share/fish/vendor_completions.d colors.fish
+644 usr/local/share/man/man8 colors.8
+644 usr/local/share/zsh/site-functions _colors";
+
+/// The same as [`files`] finds it.
+fn installed() -> Vec<String> {
+    let mut files = Vec::new();
+    for line in FILES.lines() {
+        let mut words = line.split(' ');
+        let [mode, directory] = [(); 2].map(|()| words.next().unwrap());
+        files.extend(words.map(|name| format!("{directory}/{name} {mode}")));
+    }
+    files.sort();
+    files
+}
 
 /// Runs make for a root in this directory, with this build in place of the release's.
 #[track_caller]
@@ -77,24 +64,13 @@ fn install(root: &Path, prefix: &str, stand_in: &str) -> (Option<i32>, String, S
     run(command.env("PREFIX", prefix).env("PATH", path_with(scratch.0.to_str().unwrap())))
 }
 
-/// The files below a directory, with their modes, sorted by path.
-fn files(directory: &Path) -> Vec<(u32, String)> {
-    let (mut found, mut directories) = (Vec::new(), vec![directory.to_owned()]);
-    while let Some(current) = directories.pop() {
-        for entry in fs::read_dir(current).unwrap() {
-            let path = entry.unwrap().path();
-            let metadata = fs::symlink_metadata(&path).unwrap();
-            match metadata.is_dir() {
-                true => directories.push(path),
-                false => found.push((
-                    metadata.permissions().mode() & 0o7777,
-                    path.strip_prefix(directory).unwrap().to_str().unwrap().to_owned(),
-                )),
-            }
-        }
-    }
-    found.sort_by(|(_, first), (_, second)| first.cmp(second));
-    found
+/// The files below a directory, each with its mode behind it, in ascending order.
+fn files(directory: &Path) -> Vec<String> {
+    let mut find = Command::new("find");
+    find.args([".", "-not", "-type", "d", "-printf", "%P %m\\n"]).current_dir(directory);
+    let mut files: Vec<_> = run(&mut find).1.lines().map(str::to_owned).collect();
+    files.sort();
+    files
 }
 
 #[test]
@@ -104,16 +80,19 @@ fn make_uninstall_removes_what_make_install_installed() {
     }
     let scratch = Scratch::new();
     make(&scratch, "install", &[]);
-    assert_eq!(files(&scratch.0), FILES.map(|(mode, path)| (mode, path.to_owned())));
+    assert_eq!(files(&scratch.0), installed());
     let program = scratch.0.join("usr/local/bin/colors");
-    assert_eq!(run(Command::new(program).arg("--version")).0, Some(0));
+    let version = format!("colors {}\n", env!("BUILD_VERSION"));
+    let told = run(Command::new(program).arg("--version"));
+    assert_eq!(told, (Some(0), version, String::new()));
     // changed options and the list outlive both
     let options = scratch.write("etc/default/colors", "COLORS_READ_ONLY=true\n");
     fs::create_dir_all(scratch.0.join("var/lib/colors")).unwrap();
     let list = scratch.write("var/lib/colors/colors.db", "the list");
     make(&scratch, "install", &[]);
     make(&scratch, "uninstall", &[]);
-    let kept: Vec<_> = files(&scratch.0).into_iter().map(|(_, path)| path).collect();
+    let kept = files(&scratch.0);
+    let kept: Vec<_> = kept.iter().flat_map(|line| line.split(' ').next()).collect();
     assert_eq!(kept, ["etc/default/colors", "var/lib/colors/colors.db"]);
     assert_eq!(fs::read_to_string(options).unwrap(), "COLORS_READ_ONLY=true\n");
     assert_eq!(fs::read_to_string(list).unwrap(), "the list");
@@ -133,8 +112,8 @@ fn an_installation_says_what_to_run_next_or_how_to_go_on_after_it_stopped() {
     fs::create_dir_all(&obstacle).unwrap();
     let (code, printed, error) = install(&scratch.0, "/usr/local", "/bin/false");
     assert_eq!((code.is_none_or(|code| code == 0), printed.as_str()), (false, ""), "{error}");
-    let kept: Vec<_> = files(&scratch.0).into_iter().map(|(_, path)| path).collect();
-    assert!(FILES.iter().any(|(_, path)| kept[0] == *path), "{kept:?}");
+    let kept = files(&scratch.0);
+    assert!(installed().contains(&kept[0]), "{kept:?}");
     let advice = "\ninstall.sh: stopped halfway, nothing was undone: run it again to go on, or with \
                   --uninstall to remove what is there\n";
     assert!(error.ends_with(advice), "{error}");
@@ -148,7 +127,7 @@ fn an_installation_says_what_to_run_next_or_how_to_go_on_after_it_stopped() {
         let ended = install(&scratch.0, "/usr/local", is_active);
         assert_eq!(ended, (Some(0), next, String::new()));
     }
-    assert_eq!(files(&scratch.0), FILES.map(|(mode, path)| (mode, path.to_owned())));
+    assert_eq!(files(&scratch.0), installed());
 }
 
 #[test]
@@ -162,7 +141,7 @@ fn a_prefix_that_units_cannot_have_is_refused_before_anything_is_written() {
     }
     let error = "install.sh: relative does not begin with /\n".to_owned();
     assert_eq!(install(&scratch.0, "relative", "/bin/false"), (Some(2), String::new(), error));
-    assert_eq!(files(&scratch.0), []);
+    assert_eq!(files(&scratch.0), [""; 0]);
 }
 
 #[test]
@@ -176,10 +155,10 @@ fn an_installation_writes_through_no_link_that_somebody_else_has_made() {
     std::os::unix::fs::symlink(elsewhere.0.join("directory"), programs.join("colors")).unwrap();
     assert_eq!(install(&scratch.0, "/usr/local", "/bin/false").0, Some(0));
     assert_eq!(fs::read_to_string(victim).unwrap(), "kept");
-    assert_eq!(files(&elsewhere.0.join("directory")), []);
+    assert_eq!(files(&elsewhere.0.join("directory")), [""; 0]);
     assert!(fs::symlink_metadata(programs.join("colors")).unwrap().is_file());
     fs::remove_file(programs.join("colors.new")).unwrap();
-    assert_eq!(files(&scratch.0), FILES.map(|(mode, path)| (mode, path.to_owned())));
+    assert_eq!(files(&scratch.0), installed());
 }
 
 #[test]
@@ -192,8 +171,8 @@ fn an_installation_below_another_prefix_writes_nothing_else_and_says_what_to_cop
                 (without systemd: /opt/a b/bin/colors)\n";
     let ended = install(&scratch.0, "/opt/a b", "/bin/false");
     assert_eq!(ended, (Some(0), next.to_owned(), String::new()));
-    for (_, path) in files(&scratch.0) {
-        assert!(path.starts_with("opt/a b/"), "{path}");
+    for file in files(&scratch.0) {
+        assert!(file.starts_with("opt/a b/"), "{file}");
     }
 }
 
@@ -213,7 +192,7 @@ fn an_installation_is_the_same_with_every_umask_a_path_for_cd_and_a_slash_behind
         let unit = fs::read_to_string(unit).unwrap();
         assert!(unit.contains("/usr/local/bin/colors"), "{unit}");
         assert!(!(told + &unit).contains("local//"), "{unit}");
-        assert_eq!(files(&root), FILES.map(|(mode, path)| (mode, path.to_owned())), "{umask}");
+        assert_eq!(files(&root), installed(), "{umask}");
         let mut find = Command::new("find");
         let others = run(find.arg(&root).args(["-type", "d", "-not", "-perm", "755"]));
         assert_eq!(others, (Some(0), String::new(), String::new()), "{umask}");
@@ -260,52 +239,29 @@ fn the_debian_changelog_is_of_this_version() {
 }
 
 #[test]
-fn every_variable_of_the_default_file_is_one_of_an_option_or_of_the_backup() {
-    let help = String::from_utf8(colors(&["--help"]).output().unwrap().stdout).unwrap();
-    let defaults = include_str!("../../packaging/systemd/colors.default");
-    let variables: Vec<&str> = defaults
-        .lines()
-        .filter_map(|line| line.strip_prefix("#COLORS_")?.split('=').next())
-        .collect();
-    assert!(variables.len() >= 14, "{variables:?}");
-    for variable in variables.into_iter().filter(|variable| *variable != "BACKUPS") {
-        let option = format!("--{}", variable.to_lowercase().replace('_', "-"));
-        let is_option = |word: &str| word.split('[').next() == Some(&option);
-        assert!(help.split_whitespace().any(is_option), "{option}");
-    }
-}
-
-/// Runs commands in namespaces of their own, where OpenRC runs and these files of `root` are those
-/// of the host.
-fn beside_openrc(root: &Path, commands: &str) -> (Option<i32>, String, String) {
-    for path in ["usr/local", "etc/default", "etc/init.d", "etc/runlevels/default"] {
-        fs::create_dir_all(root.join(path)).unwrap();
-    }
-    let set_up = "mount -t tmpfs none /run && mkdir /run/openrc && cd /run/openrc && touch softlevel
-        mkdir daemons exclusive failed hotplugged inactive options scheduled started starting stopping wasinactive
-        mount -t tmpfs none /var/lib && mount -t tmpfs none /var/log
-        for path in usr/local etc/default etc/init.d etc/runlevels; do mount --bind \"$0/$path\" /$path; done
-        ip link set lo up\n";
-    let mut unshare = Command::new("unshare");
-    unshare.args(["--mount", "--net", "--pid", "--fork", "--mount-proc", "--kill-child"]);
-    unshare.args(["sh", "-ec", &format!("{set_up}{commands}")]).arg(root);
-    run(unshare.env("BINARY", colors(&[]).get_program()).env_remove("PREFIX"))
-}
-
-#[test]
 fn openrc_starts_restarts_and_stops_the_service() {
     if !is_installed("openrc-run") {
         return;
     }
-    let namespaces = ["--mount", "--net", "--pid", "--fork", "true"];
+    let namespaces = ["--mount", "--net", "--pid", "--fork", "--mount-proc", "true"];
     if run(Command::new("unshare").args(namespaces)).0 != Some(0) {
         return skip("unshare may make no namespace");
     }
     let scratch = Scratch::new();
     let install = format!("{ROOT}/packaging/install.sh >&2");
-    let block = block(OPERATING, "sh", "rc-service").replace("./install.sh", &install);
+    let block = block(include_str!("../../docs/operating.md"), "sh", "rc-service");
+    let block = block.replace("./install.sh", &install);
+    for path in ["usr/local", "etc/default", "etc/init.d", "etc/runlevels/default"] {
+        fs::create_dir_all(scratch.0.join(path)).unwrap();
+    }
+    // OpenRC seems to run, and these files of the scratch directory are those of the host
     let commands = format!(
         r#"
+        mount -t tmpfs none /run && mkdir /run/openrc && cd /run/openrc && touch softlevel
+        mkdir daemons exclusive failed hotplugged inactive options scheduled started starting stopping wasinactive
+        mount -t tmpfs none /var/lib && mount -t tmpfs none /var/log
+        for path in usr/local etc/default etc/init.d etc/runlevels; do mount --bind "$0/$path" /$path; done
+        ip link set lo up
         printf 'COLORS_ACCESS_LOG="changes"' >/etc/default/colors
         exec 3>&1 >&2
         {block}
@@ -323,7 +279,10 @@ fn openrc_starts_restarts_and_stops_the_service() {
         cat /var/log/colors.log
     "#
     );
-    let (code, printed, error) = beside_openrc(&scratch.0, &commands);
+    let mut unshare = Command::new("unshare");
+    unshare.args(&namespaces[..5]).args(["--kill-child", "sh", "-ec", &commands]).arg(&scratch.0);
+    unshare.env("BINARY", colors(&[]).get_program()).env_remove("PREFIX");
+    let (code, printed, error) = run(&mut unshare);
     let ink = r#"{"name":"ink","value":"1"}"#;
     let expected = format!("{ink}\nnobody 700\nnobody 600\n{ink}\ncolors\n");
     assert_eq!((code, printed), (Some(0), expected), "{error}");
@@ -417,26 +376,29 @@ colors: /etc/colors stays, since something is mounted at /etc/colors
     assert_eq!(ended, (Some(0), left.to_owned(), said.to_owned()));
 }
 
-const CI_SCRIPTS: &str =
-    "boot container dist emulated foreign fuzz install newer_etcd package run schemathesis";
+/// All shell scripts, by their directories.
+const SCRIPTS: [(&str, &str); 3] = [
+    (
+        ".ci",
+        "boot container dist emulated foreign fuzz install newer_etcd package run schemathesis",
+    ),
+    (
+        "packaging",
+        "install.sh backup dist follow/follow-colors init/colors.openrc init/colors.procd",
+    ),
+    ("packaging/debian", "postinst postrm prerm"),
+];
 
 #[test]
 fn the_shell_scripts_are_clean() {
     if !is_installed("shellcheck") {
         return;
     }
-    let output = Command::new("shellcheck")
-        .args(
-            "install.sh backup dist follow/follow-colors init/colors.openrc init/colors.procd"
-                .split(' ')
-                .map(|name| format!("packaging/{name}")),
-        )
-        .args(["postinst", "postrm", "prerm"].map(|name| format!("packaging/debian/{name}")))
-        .args(CI_SCRIPTS.split(' ').map(|name| format!(".ci/{name}")))
-        .current_dir(ROOT)
-        .output();
-    let output = output.unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let mut shellcheck = Command::new("shellcheck");
+    for (directory, names) in SCRIPTS {
+        shellcheck.args(names.split(' ').map(|name| format!("{directory}/{name}")));
+    }
+    assert_eq!(run(shellcheck.current_dir(ROOT)), (Some(0), String::new(), String::new()));
 }
 
 #[test]

@@ -37,7 +37,6 @@ const BEFORE: u8 = 0xa5;
 /// with that of the calls before a random one, and with random parts.
 const DISKS: usize = 5;
 
-/// How many disks are checked at a time.
 const CHECKERS: usize = 4;
 
 /// The system calls that change the disk, and those that answer. Processors that came late to

@@ -2,20 +2,19 @@
 //! and links are right.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::common::harness::{SEED, Scratch, Server, colors, is_installed, run, wait_until};
+use crate::common::harness::{
+    SEED, Scratch, Server, at_once, colors, is_installed, run, wait_until,
+};
 use crate::wire::packaging::make;
 use crate::wire::recipes::path_with;
 
 const DESIGN: &str = include_str!("../../docs/design.md");
 pub(crate) const README: &str = include_str!("../../README.md");
-const HTTP: &str = include_str!("../../docs/http.md");
-const OPERATING: &str = include_str!("../../docs/operating.md");
 const PROXIES: &str = include_str!("../../docs/proxies.md");
 
-/// All documents, by their paths.
 pub(super) const DOCUMENTS: [(&str, &str); 16] = [
     ("README.md", README),
     ("CHANGELOG.md", include_str!("../../CHANGELOG.md")),
@@ -26,10 +25,10 @@ pub(super) const DOCUMENTS: [(&str, &str); 16] = [
     ("fuzz/README.md", include_str!("../../fuzz/README.md")),
     ("docs/design.md", DESIGN),
     ("docs/durability.md", include_str!("../../docs/durability.md")),
-    ("docs/http.md", HTTP),
+    ("docs/http.md", include_str!("../../docs/http.md")),
     ("docs/lamps.md", include_str!("../../docs/lamps.md")),
     ("docs/limits.md", include_str!("../../docs/limits.md")),
-    ("docs/operating.md", OPERATING),
+    ("docs/operating.md", include_str!("../../docs/operating.md")),
     ("docs/performance.md", include_str!("../../docs/performance.md")),
     ("docs/proxies.md", PROXIES),
     ("docs/replicas.md", include_str!("../../docs/replicas.md")),
@@ -87,7 +86,6 @@ impl Terminal {
         self.last = (port.to_owned(), 1);
     }
 
-    /// Runs a command; gives what it prints.
     fn run(&mut self, command: &str) -> String {
         let last = &self.services[&self.last.0];
         let mut here = command.replace("$!", &last.pid().to_string());
@@ -112,47 +110,34 @@ impl Terminal {
     }
 }
 
-/// Runs the commands of a document, which has at least so many.
-#[track_caller]
-fn check_commands(document: &str, count_min: usize) {
-    let commands = commands(document);
-    let uses = |program: &str| {
-        commands.iter().any(|(command, _)| command.contains(&format!("{program} ")))
-    };
-    if ["jq", "python3"].into_iter().any(|program| uses(program) && !is_installed(program)) {
-        return;
-    }
-    let mut terminal = Terminal::new();
-    assert!(commands.len() >= count_min, "{} commands", commands.len());
-    for (command, expected) in commands {
-        match command.strip_prefix("colors ").and_then(|rest| rest.strip_suffix(" &")) {
-            Some(arguments) => terminal.start(arguments),
-            None => assert_eq!(terminal.run(&command).trim_end(), expected.trim_end(), "{command}"),
+#[test]
+fn every_command_of_a_document_prints_what_it_shows() {
+    at_once(DOCUMENTS, |(path, document)| {
+        let commands = commands(document);
+        let count_min = match path {
+            "README.md" => 10,
+            "docs/http.md" => 15,
+            "docs/operating.md" => 16,
+            _ => return assert_eq!(commands, [], "{path}"),
+        };
+        assert!(commands.len() >= count_min, "{path}: {} commands", commands.len());
+        let uses = |program: &str| {
+            commands.iter().any(|(command, _)| command.contains(&format!("{program} ")))
+        };
+        if ["jq", "python3"].into_iter().any(|program| uses(program) && !is_installed(program)) {
+            return;
         }
-    }
-}
-
-#[test]
-fn every_command_of_readme_prints_what_it_shows() {
-    check_commands(README, 10);
-}
-
-#[test]
-fn every_command_of_the_contract_prints_what_it_shows() {
-    check_commands(HTTP, 15);
-}
-
-#[test]
-fn every_command_for_operators_prints_what_it_shows() {
-    check_commands(OPERATING, 16);
-}
-
-#[test]
-fn no_other_document_has_commands_with_output() {
-    for (path, document) in DOCUMENTS {
-        let is_run = ["README.md", "docs/http.md", "docs/operating.md"].contains(&path);
-        assert_eq!(!commands(document).is_empty(), is_run, "{path}");
-    }
+        let mut terminal = Terminal::new();
+        for (command, expected) in commands {
+            match command.strip_prefix("colors ").and_then(|rest| rest.strip_suffix(" &")) {
+                Some(arguments) => terminal.start(arguments),
+                None => {
+                    let printed = terminal.run(&command);
+                    assert_eq!(printed.trim_end(), expected.trim_end(), "{path}: {command}");
+                }
+            }
+        }
+    });
 }
 
 #[test]
@@ -233,27 +218,24 @@ fn anchor(heading: &str) -> String {
     kept.collect::<String>().to_lowercase().replace(' ', "-")
 }
 
+fn headings(document: &str) -> impl Iterator<Item = &str> {
+    let lines = document.lines().filter_map(|line| line.strip_prefix('#'));
+    lines.map(|rest| rest.trim_start_matches('#').trim())
+}
+
 #[test]
 fn every_link_leads_to_a_file_and_a_heading() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     for (path, document) in DOCUMENTS {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
         for link in links(document) {
-            let (target, fragment) = link
-                .split_once('#')
-                .map_or((link, None), |(target, fragment)| (target, Some(fragment)));
-            let file = if target.is_empty() {
-                root.join(path)
-            } else {
-                root.join(path).with_file_name("").join(target)
-            };
-            assert!(file.is_file(), "{path}: {link}");
-            if let Some(fragment) = fragment {
+            let (target, fragment) = link.split_once('#').unwrap_or((link, ""));
+            let file =
+                if target.is_empty() { path.clone() } else { path.with_file_name("").join(target) };
+            assert!(file.is_file(), "{}: {link}", path.display());
+            if link.contains('#') {
                 let text = std::fs::read_to_string(&file).unwrap();
-                let mut headings = text
-                    .lines()
-                    .filter_map(|line| line.strip_prefix('#'))
-                    .map(|rest| rest.trim_start_matches('#').trim());
-                assert!(headings.any(|heading| anchor(heading) == fragment), "{path}: {link}");
+                let is_there = headings(&text).any(|heading| anchor(heading) == fragment);
+                assert!(is_there, "{}: {link}", path.display());
             }
         }
     }
@@ -343,31 +325,15 @@ fn code_in_the_design_is_that_of_the_loop() {
     }
 }
 
-/// The sources in Rust below this directory, each with its path.
-fn sources(directory: &Path) -> Vec<(PathBuf, String)> {
-    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-    let mut sources = Vec::new();
-    for path in entries {
-        match path.extension() {
-            _ if path.is_dir() && !path.ends_with("target") => sources.extend(self::sources(&path)),
-            Some(extension) if extension == "rs" => {
-                let text = std::fs::read_to_string(&path).unwrap();
-                sources.push((path, text));
-            }
-            _ => {}
-        }
-    }
-    sources
-}
-
 #[test]
 fn every_section_that_a_comment_names_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut count = 0;
-    for (path, source) in ["src", "crates", "tests", "examples", "fuzz"]
-        .into_iter()
-        .flat_map(|directory| sources(&root.join(directory)))
-    {
+    let mut find = Command::new("find");
+    find.args(["src", "crates", "tests", "examples", "fuzz"]).current_dir(root);
+    find.args(["-name", "target", "-prune", "-o", "-name", "*.rs", "-print"]);
+    for path in run(&mut find).1.lines() {
+        let source = std::fs::read_to_string(root.join(path)).unwrap();
         // a comment is one line, whatever lines it is written on
         let comments = source.lines().filter_map(|line| line.trim_start().strip_prefix("//"));
         let comments: Vec<_> = comments.map(|line| line.trim_start_matches(['/', '!'])).collect();
@@ -377,26 +343,18 @@ fn every_section_that_a_comment_names_exists() {
             let (_, document) = DOCUMENTS
                 .into_iter()
                 .find(|(path, _)| *path == format!("docs/{file}.md"))
-                .unwrap_or_else(|| panic!("{}: docs/{file}.md", path.display()));
+                .unwrap_or_else(|| panic!("{path}: docs/{file}.md"));
             let Some(section) =
                 rest.strip_prefix(", ").filter(|section| section.starts_with(char::is_uppercase))
             else {
                 continue;
             };
-            let headings = document.lines().filter_map(|line| line.strip_prefix('#'));
-            let mut headings = headings.map(|rest| rest.trim_start_matches('#').trim());
-            let is_there = headings.any(|heading| section.starts_with(heading));
-            assert!(is_there, "{}: {file}.md has no {section:.40}", path.display());
+            let is_there = headings(document).any(|heading| section.starts_with(heading));
+            assert!(is_there, "{path}: {file}.md has no {section:.40}");
             count += 1;
         }
     }
     assert!(count >= 10, "{count} references");
-}
-
-/// Where the package installs this file of the tree.
-fn installed(file: &str) -> Option<String> {
-    let is_document = ["README.md", "CHANGELOG.md"].contains(&file) || file.starts_with("docs/");
-    is_document.then(|| format!("usr/share/doc/colors/{file}"))
 }
 
 #[test]
@@ -406,10 +364,11 @@ fn the_installed_documents_have_links_paths_and_commands_for_what_is_installed()
     }
     let scratch = Scratch::new();
     make(&scratch, "install", &["PREFIX=/usr"]);
-    for (path, document) in DOCUMENTS
-        .iter()
-        .filter_map(|(path, document)| Some((scratch.0.join(installed(path)?), document)))
-    {
+    let root = scratch.0.join("usr/share/doc/colors");
+    let is_document =
+        |path: &str| ["README.md", "CHANGELOG.md"].contains(&path) || path.starts_with("docs/");
+    for (path, document) in DOCUMENTS.into_iter().filter(|(path, _)| is_document(path)) {
+        let path = root.join(path);
         for link in links(document).map(|link| link.split('#').next().unwrap()) {
             let is_there = link.is_empty() || path.with_file_name("").join(link).is_file();
             assert!(is_there, "{}: {link}", path.display());
@@ -418,8 +377,7 @@ fn the_installed_documents_have_links_paths_and_commands_for_what_is_installed()
             .split(['`', ' ', '\n', '(', ')', ','])
             .filter_map(|word| word.strip_prefix("/usr/share/doc/colors/"))
         {
-            let file = scratch.0.join("usr/share/doc/colors").join(name);
-            assert!(file.exists(), "{}: {name}", path.display());
+            assert!(root.join(name).exists(), "{}: {name}", path.display());
         }
     }
     let commands: Vec<&str> =

@@ -17,7 +17,6 @@ use crate::wire::machines::REPLICAS;
 use crate::wire::waiting::{tag, waiting};
 
 const HTTP: &str = include_str!("../../docs/http.md");
-const OPERATING: &str = include_str!("../../docs/operating.md");
 const README: &str = include_str!("../../README.md");
 const PROXIES: &str = include_str!("../../docs/proxies.md");
 
@@ -148,7 +147,9 @@ impl Front {
             .stderr(Stdio::null());
         let child = command.spawn().unwrap();
         let certificate = Some(scratch.file("colors.crt")).filter(|file| Path::new(file).exists());
-        Some(Self { child, address, certificate, server, scratch })
+        let front = Self { child, address, certificate, server, scratch };
+        wait_until("the proxy listens", || TcpStream::connect(&front.address).is_ok());
+        Some(front)
     }
 
     fn curl(&self, target: &str) -> Command {
@@ -164,57 +165,58 @@ impl Front {
     }
 
     /// One request through it, by curl; gives the status, the head and the content.
-    fn ask(&self, method: &str, target: &str, field: &str, content: &str) -> (u16, String, String) {
-        let mut command = self.curl(target);
-        command.args(["-X", method, "-H", field, "-d", content]);
-        let (_, answer, error) = run(&mut command);
+    fn ask(&self, target: &str, arguments: &[&str]) -> (u16, String, String) {
+        let (_, answer, error) = run(self.curl(target).args(arguments));
         let (head, content) =
             answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer} {error}"));
-        (head[9..12].parse().unwrap(), head.to_ascii_lowercase(), content.trim_end().to_owned())
+        (head[9..12].parse().unwrap(), head.to_owned(), content.trim_end().to_owned())
     }
 
     /// Requests pass as they came, and so do entity tags.
     fn check(self) {
-        wait_until("the proxy listens", || TcpStream::connect(&self.address).is_ok());
-        let color = r#"{"name":"a/b%","value":"1"}"#;
-        assert_eq!(self.ask("POST", "/colors", "Origin: http://colors.example.org", color).0, 201);
-        assert_eq!(self.ask("POST", "/colors", "Origin: http://evil.example", color).0, 403);
-        assert_eq!(self.ask("GET", "/colors/a%2Fb%25", "", "").2, color);
+        let (target, color) = ("/colors/a%2Fb%25", r#"{"name":"a/b%","value":"1"}"#);
+        let create = |origin| {
+            self.ask("/colors", &["-H", &format!("Origin: http://{origin}"), "-d", color]).0
+        };
+        assert_eq!((create("colors.example.org"), create("evil.example")), (201, 403));
+        assert_eq!(self.ask(target, &[]).2, color);
         let longest = format!("/colors/{}", "%C3%A9".repeat(2048));
-        assert_eq!(self.ask("GET", &longest, "", "").2, r#"{"error":true}"#);
-        let (_, head, list) = self.ask("GET", "/colors", "Accept-Encoding: gzip", "");
+        assert_eq!(self.ask(&longest, &[]).2, r#"{"error":true}"#);
+        let (_, head, list) = self.ask("/colors", &["-H", "Accept-Encoding: gzip"]);
         assert_eq!(list, self.server.list());
-        let tag = tag_in(&head);
-        self.check_wait();
+        let condition = format!("If-Match: {}", field(&head, "ETag").expect("it has a tag"));
+        let (_, head, _) = self.ask(target, &[]);
+        let unchanged = format!("If-None-Match: {}", field(&head, "ETag").expect("it has a tag"));
+        let (head, told) = self.tell(target, &["-H", &unchanged], || {
+            self.server.ask("PUT", target, r#"{"value":"2"}"#).expect_status(200);
+        });
+        assert_eq!(told, r#"{"name":"a/b%","value":"2"}"#);
+        assert_eq!(field(&head, "Preference-Applied"), Some("wait=300"));
+        self.server.ask("PUT", target, r#"{"value":"1"}"#).expect_status(200);
         // told at the head, while curl and the proxy go on sending
         let long = self.scratch.write("long", " ".repeat(12_000_000));
-        assert_eq!(self.ask("PUT", "/colors", "Expect:", &format!("@{long}")).0, 413);
-        assert_eq!(self.ask("DELETE", "/colors/a%2Fb%25", "If-Match: \"another\"", "").0, 412);
-        assert_eq!(self.ask("PUT", "/colors", &format!("If-Match: {tag}"), "[]").0, 200);
+        let change = |target, method, field: &str, content: &str| {
+            self.ask(target, &["-X", method, "-H", field, "-d", content]).0
+        };
+        assert_eq!(change("/colors", "PUT", "Expect:", &format!("@{long}")), 413);
+        assert_eq!(change(target, "DELETE", "If-Match: \"another\"", ""), 412);
+        assert_eq!(change("/colors", "PUT", &condition, "[]"), 200);
         self.server.log_when("it logs who asked", |log| log.contains("] 127."));
     }
 
-    /// A request that waits is told of the change.
-    fn check_wait(&self) {
-        let color = "/colors/a%2Fb%25";
-        let tag = tag_in(&self.ask("GET", color, "", "").1);
-        let mut asking = self.curl(color);
-        asking.args(["-H", &format!("If-None-Match: {tag}"), "-H", "Prefer: wait=300"]);
-        let asking = asking.stdout(Stdio::piped()).spawn().unwrap();
-        wait_until("it waits", || waiting(&self.server) == 1);
-        self.server.ask("PUT", color, r#"{"value":"2"}"#).expect_status(200);
-        let told = String::from_utf8(asking.wait_with_output().unwrap().stdout).unwrap();
-        assert!(told.contains(r#"{"name":"a/b%","value":"2"}"#), "{told}");
-        assert!(told.to_ascii_lowercase().contains("preference-applied: wait=300"), "{told}");
-        self.server.ask("PUT", color, r#"{"value":"1"}"#).expect_status(200);
+    /// Has a request wait until there is this change; gives the head and the content of its answer.
+    #[track_caller]
+    fn tell(&self, target: &str, arguments: &[&str], change: impl FnOnce()) -> (String, String) {
+        let arguments = [arguments, &["-H", "Prefer: wait=300"]].concat();
+        let (status, head, content) = thread::scope(|scope| {
+            let told = scope.spawn(|| self.ask(target, &arguments));
+            wait_until("it waits", || waiting(&self.server) == 1);
+            change();
+            told.join().unwrap()
+        });
+        assert_eq!(status, 200, "{head}");
+        (head, content)
     }
-}
-
-/// The entity tag in a head.
-#[track_caller]
-fn tag_in(head: &str) -> String {
-    let tag = head.lines().find_map(|line| line.strip_prefix("etag: "));
-    tag.expect("it has a tag").to_owned()
 }
 
 /// Apache with the site of the document, and these lines in it.
@@ -224,18 +226,13 @@ fn apache(port: u16, lines: &str) -> Option<Front> {
         .map(|name| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n"))
         .concat();
     let program = ["apache2", "-f", "configuration", "-d", ".", "-DFOREGROUND"];
-    let front = Front::start(port, &program, |address, directory| {
+    Front::start(port, &program, |address, directory| {
         let site = block(PROXIES, "apache", "ProxyPass");
         format!(
             "{load}PidFile {directory}/pid\nErrorLog {directory}/log\nListen {address}\n<VirtualHost *>\n{site}{lines}</VirtualHost>\n"
         )
-    })?;
-    wait_until("Apache listens", || TcpStream::connect(&front.address).is_ok());
-    Some(front)
+    })
 }
-
-/// What has Apache compress JSON.
-const DEFLATE: &str = "AddOutputFilterByType DEFLATE application/json\n";
 
 #[test]
 fn requests_pass_apache_as_they_came() {
@@ -245,7 +242,7 @@ fn requests_pass_apache_as_they_came() {
 /// nginx with the site of the document for a LAN.
 pub(super) fn nginx_on_the_lan(port: u16) -> Option<Front> {
     let program = ["nginx", "-c", "configuration", "-p", "."];
-    let front = Front::start(port, &program, |address, directory| {
+    Front::start(port, &program, |address, directory| {
         // with the example's name in place of the one of the LAN
         let openssl = block(PROXIES, "sh", "openssl req").split_once("openssl req").unwrap().1;
         let openssl = openssl.replace("colors.lan", "colors.example.org");
@@ -256,9 +253,7 @@ pub(super) fn nginx_on_the_lan(port: u16) -> Option<Front> {
             .replace("listen 443", &format!("listen {address}"))
             .replace("/etc/nginx", directory);
         nginx_with(&site, directory)
-    })?;
-    wait_until("nginx listens", || TcpStream::connect(&front.address).is_ok());
-    Some(front)
+    })
 }
 
 #[test]
@@ -269,25 +264,18 @@ fn requests_pass_nginx_on_the_lan_as_they_came() {
 /// nginx makes the tag a weak one; see `nginx_front`.
 #[test]
 fn the_tag_of_what_apache_has_compressed_holds_as_the_document_says() {
-    let Some(front) = apache(8087, DEFLATE) else { return };
-    let ask = |arguments: &[&str]| {
-        let mut command = front.curl("/colors");
-        let (_, answer, error) = run(command.arg("--compressed").args(arguments));
-        let (head, _) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{error}"));
-        (head[9..12].parse().unwrap(), head.to_owned())
-    };
+    let compress = "AddOutputFilterByType DEFLATE application/json\n";
+    let Some(front) = apache(8087, compress) else { return };
+    let ask = |arguments: &[&str]| front.ask("/colors", &[&["--compressed"], arguments].concat());
     let altered = || format!("\"{}-gzip\"", tag(&front.server, "/colors").trim_matches('"'));
     let expected = altered();
-    let (status, head) = ask(&[]);
+    let (status, head, _) = ask(&[]);
     assert!(head.contains("\r\nContent-Encoding: gzip"), "{head}");
     assert_eq!((status, field(&head, "ETag")), (200, Some(expected.as_str())));
     let unchanged = format!("If-None-Match: {expected}");
     assert_eq!(ask(&["-H", &unchanged]).0, 304);
-    thread::scope(|scope| {
-        let told = scope.spawn(|| ask(&["-H", &unchanged, "-H", "Prefer: wait=300"]));
-        wait_until("it waits", || waiting(&front.server) == 1);
+    front.tell("/colors", &["--compressed", "-H", &unchanged], || {
         front.server.ask("DELETE", "/colors/red", "").expect_status(200);
-        assert_eq!(told.join().unwrap().0, 200);
     });
     let condition = format!("If-Match: {}", altered());
     let create = ["-H", &condition, "-d", r#"{"name":"new","value":"1"}"#];
@@ -325,17 +313,13 @@ fn nginx_in_front_of_several_hosts_makes_no_change_twice() {
         let nginx = ["nginx", "-c", "configuration", "-p", "."];
         let front = Front::start(8085, &nginx, |address, directory| {
             let site = block(REPLICAS, "nginx", "backup;")
-                .replace("listen 80", &format!("listen {address}"));
-            let site = site.replace("192.0.2.1:8080", &first.to_string());
-            nginx_with(
-                &["192.0.2.2:8080", "192.0.2.3:8080"]
-                    .iter()
-                    .fold(site, |site, other| site.replace(other, "127.0.0.1:8080")),
-                directory,
-            )
+                .replace("listen 80", &format!("listen {address}"))
+                .replace("192.0.2.1:8080", &first.to_string())
+                .replace("192.0.2.2:8080", "127.0.0.1:8080")
+                .replace("192.0.2.3:8080", "127.0.0.1:8080");
+            nginx_with(&site, directory)
         });
         let Some(front) = front else { return };
-        wait_until("nginx listens", || TcpStream::connect(&front.address).is_ok());
         let color = r#"{"name":"a/b%","value":"1"}"#;
         for _ in 0..2 {
             front.server.ask("POST", "/colors", color).expect_status(201);
@@ -343,7 +327,7 @@ fn nginx_in_front_of_several_hosts_makes_no_change_twice() {
         let list = front.server.list();
         let target = if method == "POST" { "/colors" } else { "/colors/a%2Fb%25" };
         let content = color.replace('1', "2");
-        let ask = || front.ask(method, target, "Expect:", &content).0;
+        let ask = || front.ask(target, &["-X", method, "-d", &content]).0;
         assert_eq!(ask(), status, "{answer:?} {method}");
         let is_changed = front.server.list() != list;
         assert_eq!(is_changed, status < 300 && method != "GET", "{answer:?} {method}");
@@ -376,7 +360,7 @@ fn a_backup_over_ssh_is_the_list_and_one_that_fails_leaves_the_old() {
     // one that runs its command on this host
     let ssh = scratch.write("ssh", "#!/bin/sh\n[ $1 = root@HOST ] && shift && exec \"$@\"\n");
     fs::set_permissions(ssh, fs::Permissions::from_mode(0o755)).unwrap();
-    let command = block(OPERATING, "sh", "ssh root@HOST");
+    let command = block(include_str!("../../docs/operating.md"), "sh", "ssh root@HOST");
     let here = command.replace("/var/lib/colors/colors.db", &file);
     for is_lost in [false, true] {
         if is_lost {

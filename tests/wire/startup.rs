@@ -57,15 +57,6 @@ fn too_few_descriptors_for_a_client_are_refused_with_the_number_that_is_needed()
 }
 
 #[test]
-fn help_and_version_go_to_standard_output() {
-    let (code, help, error) = run(&mut colors(&["--help"]));
-    assert_eq!((code, error.as_str()), (Some(0), ""));
-    assert!(help.contains("--listen"), "{help}");
-    let expected = (Some(0), format!("colors {}\n", env!("BUILD_VERSION")), String::new());
-    assert_eq!(run(&mut colors(&["--version"])), expected);
-}
-
-#[test]
 fn threads_have_names_that_tell_them_apart() {
     let writer = Server::start(&[]);
     let url = format!("http://{}", writer.address);
@@ -145,18 +136,6 @@ fn a_signal_closes_what_is_idle_and_a_request_that_has_begun_is_answered() {
         assert_eq!(status.code(), Some(0), "{log}");
         assert!(log.ends_with("stopped\n") && !log.contains("still open"), "{log}");
     }
-}
-
-#[test]
-fn nobody_new_is_served_and_a_request_never_finished_is_cut_off_in_time() {
-    let server = Server::start(&[]);
-    let mut stalled = server.connect();
-    stalled.send("GET /colors/red HTTP/1.1\r\n");
-    server.begin_to_stop();
-    eventually("connections are refused", || std::net::TcpStream::connect(server.address).err());
-    let (status, log) = server.wait();
-    assert_eq!(status.code(), Some(0));
-    assert!(log.contains("connections closed because they were still open "), "{log}");
 }
 
 #[test]

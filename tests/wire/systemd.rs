@@ -30,17 +30,14 @@ impl Manager {
         Self { socket, path, _scratch: scratch }
     }
 
-    /// Starts the service below this manager.
-    fn start(&self, watchdog: Option<Duration>, options: &[&str]) -> Server {
-        let mut command = colors(&[&["--listen", "127.0.0.1:0"], options].concat());
+    /// Starts the service below this manager, which expects heartbeats in this time.
+    fn start(&self, watchdog: Duration) -> Server {
+        let mut command = colors(&["--listen", "127.0.0.1:0"]);
         command.env("NOTIFY_SOCKET", &self.path);
-        if let Some(patience) = watchdog {
-            command.env("WATCHDOG_USEC", patience.as_micros().to_string());
-        }
+        command.env("WATCHDOG_USEC", watchdog.as_micros().to_string());
         Server::spawn(command)
     }
 
-    /// The next message.
     #[track_caller]
     fn message(&self) -> String {
         let mut bytes = [0; 512];
@@ -57,19 +54,9 @@ impl Manager {
 }
 
 #[test]
-fn the_manager_hears_of_start_and_end() {
+fn the_manager_hears_of_the_start_the_life_idle_or_busy_and_the_end() {
     let manager = Manager::new();
-    let server = manager.start(None, &[]);
-    assert_eq!(manager.message(), "READY=1\n");
-    server.signal(Signal::TERM);
-    assert_eq!(manager.message(), "STOPPING=1\n");
-    assert!(server.wait().0.success());
-}
-
-#[test]
-fn the_watchdog_is_kept_quiet_by_an_idle_service_and_by_a_busy_one() {
-    let manager = Manager::new();
-    let server = manager.start(Some(Duration::from_millis(200)), &[]);
+    let server = manager.start(Duration::from_millis(200));
     assert_eq!(manager.message(), "READY=1\n");
     for _ in 0..2 {
         assert_eq!(manager.message(), HEARTBEAT);
@@ -82,6 +69,10 @@ fn the_watchdog_is_kept_quiet_by_an_idle_service_and_by_a_busy_one() {
         }
         assert!(beats.join().unwrap());
     });
+    server.signal(Signal::TERM);
+    let message = eventually("it stops", || Some(manager.message()).filter(|it| it != HEARTBEAT));
+    assert_eq!(message, "STOPPING=1\n");
+    assert!(server.wait().0.success());
 }
 
 #[test]
@@ -93,7 +84,7 @@ fn a_manager_that_reads_nothing_keeps_nobody_waiting() {
         while sender.send_to(b"x", &manager.path).is_ok() {}
     };
     fill();
-    let server = manager.start(Some(Duration::from_millis(20)), &[]);
+    let server = manager.start(Duration::from_millis(20));
     assert_eq!(server.ask("DELETE", "/colors/red", "").status, 200);
     // what was dropped is told again once somebody reads
     eventually("it is ready", || Some(manager.message()).filter(|message| message == HEARTBEAT));

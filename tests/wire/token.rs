@@ -3,17 +3,15 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::Command;
 
 use rustix::process::Signal;
 
 use crate::common::client::{Client, Response, request};
-use crate::common::harness::{Scratch, Server, colors, eventually, run, value, wait_until};
+use crate::common::harness::{Scratch, Server, colors, run, value, wait_until};
 
 pub(super) const TOKEN: &str = "first-token-0123456789+/==";
 const SECOND: &str = "2nd.token~abcdefghijkl";
 
-/// A service with these tokens.
 pub(super) struct Guarded {
     pub(super) server: Server,
     scratch: Scratch,
@@ -42,10 +40,9 @@ impl Guarded {
 /// The field line of this value of Authorization; none for none.
 fn field(authorization: &str) -> String {
     if authorization.is_empty() {
-        String::new()
-    } else {
-        format!("Authorization: {authorization}\r\n")
+        return String::new();
     }
+    format!("Authorization: {authorization}\r\n")
 }
 
 #[test]
@@ -66,16 +63,8 @@ fn a_bad_token_file_stops_the_start_and_is_not_shown() {
     }
 }
 
-/// The texts of the warnings in a log.
 fn warnings(log: &str) -> Vec<&str> {
     log.lines().filter_map(|line| Some(line.split_once("[WARN] ")?.1)).collect()
-}
-
-/// The log of a service that has started and ended.
-fn log_of(mut command: Command, arguments: &[&str]) -> String {
-    command.args(arguments);
-    let server = Server::spawn(command);
-    server.stop()
 }
 
 #[test]
@@ -86,7 +75,7 @@ fn a_token_file_that_others_can_use_is_a_warning() {
         [(0o600, false), (0o400, false), (0o640, true), (0o604, true), (0o620, true)]
     {
         fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
-        let log = log_of(colors(&["--listen", "127.0.0.1:0"]), &["--token-file", &file]);
+        let log = Server::start(&["--token-file", &file]).stop();
         let warning = format!(
             "[WARN] others can use the token file {file}, its mode is {mode:04o}; run chmod 600 on it\n"
         );
@@ -94,9 +83,9 @@ fn a_token_file_that_others_can_use_is_a_warning() {
     }
     // systemd gives a credential to the service's user by an access control list, whose mask shows
     // as the group's permissions
-    let mut command = colors(&["--listen", "127.0.0.1:0"]);
+    let mut command = colors(&["--listen", "127.0.0.1:0", "--token-file", &file]);
     command.env("CREDENTIALS_DIRECTORY", &scratch.0);
-    assert!(!log_of(command, &["--token-file", &file]).contains("WARN"));
+    assert!(!Server::spawn(command).stop().contains("WARN"));
 }
 
 #[test]
@@ -145,7 +134,7 @@ fn a_start_that_lets_everybody_write_is_a_warning() {
         (&["--listen", "0.0.0.0:0", "--token-file", &file], false),
         (&["--listen", "127.0.0.1:0", "--listen", "[::1]:0", "--listen", &socket], false),
     ] {
-        let log = log_of(colors(&[]), arguments);
+        let log = Server::spawn(colors(arguments)).stop();
         let warnings = warnings(&log);
         assert_eq!(warnings.len(), usize::from(warned), "{log}");
         let expected = " may change the list: --token-file, --read-only or a loopback address would prevent that";
@@ -168,12 +157,10 @@ fn a_hangup_reads_the_tokens_again_and_a_bad_file_leaves_the_old_ones() {
         }
         server.signal(Signal::HUP);
         let line = format!("] {expected}\n");
-        eventually(expected, || {
-            server.log().get(before..).filter(|log| log.contains(&line)).map(drop)
-        });
+        server.log_when(expected, |log| log[before..].contains(&line));
     };
     let loaded = format!("[INFO] 2 tokens loaded from {file}\n");
-    wait_until("a line on the start", || server.log().contains(&loaded));
+    server.log_when("a line on the start", |log| log.contains(&loaded));
     let bearer = format!("Bearer {TOKEN}");
     let list = guarded.ask("GET", "/colors", &bearer, "");
     let tag = list.field("etag").unwrap();
@@ -252,8 +239,7 @@ fn no_token_gets_into_a_log_an_answer_or_the_process_list() {
     }
     guarded.scratch.write_tokens(&format!("{TOKEN} bad"));
     guarded.server.signal(Signal::HUP);
-    let failed = || Some(()).filter(|()| guarded.server.log().contains("the previous tokens stay"));
-    eventually("the reload", failed);
+    guarded.server.log_when("the reload", |log| log.contains("the previous tokens stay"));
     let pid = guarded.server.pid();
     let of_process: String = ["cmdline", "environ"]
         .map(|file| fs::read(format!("/proc/{pid}/{file}")).unwrap())
