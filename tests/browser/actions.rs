@@ -25,8 +25,13 @@ const NTH_TILE: &str =
     "(name, nth) => $$('li').filter(li => li.querySelector('.name').textContent === name)[nth]";
 
 /// A step of a pointer.
-fn move_to(x: &Value, y: &Value) -> Value {
-    json!({"type": "pointerMove", "x": x, "y": y, "duration": 0})
+fn move_to(place: &Value) -> Value {
+    json!({"type": "pointerMove", "x": place[0], "y": place[1], "duration": 0})
+}
+
+/// A step of a keyboard.
+fn stroke((kind, key): (&str, &str)) -> Value {
+    json!({"type": kind, "value": key})
 }
 
 impl Browser {
@@ -90,6 +95,17 @@ impl Browser {
         self.edit(name);
         self.fill("#value", value);
         self.press(&[ENTER]);
+        self.expect_text("#told", &format!("{name} is {value} now."));
+    }
+
+    /// Adds a color.
+    #[track_caller]
+    pub(crate) fn add(&self, name: &str, value: &str) {
+        self.click("#add");
+        self.type_text(name);
+        self.fill("#value", value);
+        self.press(&[ENTER]);
+        self.expect_text("#told", &format!("Added {name} at the end."));
     }
 
     /// Deletes the color of a name by key.
@@ -98,6 +114,13 @@ impl Browser {
         self.focus(name);
         self.press(&[DELETE]);
         self.expect_text("#told", &format!("Deleted {name}."));
+    }
+
+    /// Takes the last change back by key.
+    #[track_caller]
+    pub(crate) fn undo(&self, change: &str) {
+        self.press_with(CONTROL, "z");
+        self.expect_text("#told", &format!("Undone: {change}"));
     }
 
     /// What a field has.
@@ -114,6 +137,13 @@ impl Browser {
     #[track_caller]
     pub(crate) fn expect_closed(&self) {
         self.until("return !$('#opened').open");
+    }
+
+    /// Closes the open color by key.
+    #[track_caller]
+    pub(crate) fn close(&self) {
+        self.press(&[ESCAPE]);
+        self.expect_closed();
     }
 
     /// Answers a question of the page, and gives it.
@@ -152,31 +182,54 @@ impl Browser {
         self.call("POST", &format!("/element/{id}/value"), json!({"text": path}));
     }
 
+    /// Waits until it is shown what a file would change.
+    #[track_caller]
+    pub(crate) fn expect_comparison(&self, headline: &str) {
+        self.until("return $('#incoming').open");
+        self.expect_text("#becomes", headline);
+    }
+
+    /// Brings a file, to replace the list.
+    #[track_caller]
+    pub(crate) fn bring_to_replace(&self, path: &str, headline: &str) {
+        self.give_file(path);
+        self.until("return $('#incoming').open");
+        self.click("#ways label:nth-of-type(2)");
+        self.expect_comparison(headline);
+    }
+
     /// Drags one tile to where another one is.
     #[track_caller]
     pub(crate) fn drag(&self, from: &str, to: &str) {
-        let middle = |name: &str| {
-            let script = format!(
-                "const {{x, y, width, height}} = ({NTH_TILE})(arguments[0], 0).getBoundingClientRect(); return [x + width / 2, y + height / 2]"
-            );
-            let place = self.run_with(&script, &json!([name]));
-            [0, 1].map(|axis| place[axis].as_f64().unwrap().round())
-        };
-        let [[x, y], [end_x, end_y]] = [middle(from), middle(to)];
-        let step = |x: f64, y: f64| move_to(&json!(x), &json!(y));
-        let (down, up) = (
-            json!({"type": "pointerDown", "button": 0}),
-            json!({"type": "pointerUp", "button": 0}),
+        let [from, to] = [from, to].map(|name| self.middle(name));
+        let stray = json!({"type": "pointerMove", "origin": "pointer", "x": 9, "y": 9});
+        self.press_button(&from, [stray, move_to(&to)]);
+    }
+
+    /// The middle of a tile.
+    #[track_caller]
+    pub(crate) fn middle(&self, name: &str) -> Value {
+        let script = format!(
+            "const {{x, y, width, height}} = ({NTH_TILE})(arguments[0], 0).getBoundingClientRect();
+            return [x + width / 2, y + height / 2].map(Math.round)"
         );
-        let actions = json!([step(x, y), down, step(x + 9.0, y + 9.0), step(end_x, end_y), up]);
-        self.act("pointer", &actions);
+        self.run_with(&script, &json!([name]))
     }
 
     /// Has a device act: `key` or `pointer`.
     #[track_caller]
-    fn act(&self, device: &str, actions: &Value) {
+    fn act(&self, device: &str, actions: impl IntoIterator<Item = Value>) {
+        let actions: Vec<_> = actions.into_iter().collect();
         let device = json!({"type": device, "id": device, "actions": actions});
         self.call("POST", "/actions", json!({"actions": [device]}));
+    }
+
+    /// Presses the button of the mouse at a place, and releases it after these moves.
+    #[track_caller]
+    fn press_button(&self, place: &Value, moves: impl IntoIterator<Item = Value>) {
+        let [down, up] =
+            ["pointerDown", "pointerUp"].map(|kind| json!({"type": kind, "button": 0}));
+        self.act("pointer", [move_to(place), down].into_iter().chain(moves).chain([up]));
     }
 
     #[track_caller]
@@ -192,9 +245,7 @@ impl Browser {
         let place = eventually(&format!("{element} of {arguments} is seen and on top"), || {
             self.look(&place, arguments)
         });
-        let down = json!({"type": "pointerDown", "button": 0});
-        let up = json!({"type": "pointerUp", "button": 0});
-        self.act("pointer", &json!([move_to(&place[0], &place[1]), down, up]));
+        self.press_button(&place, []);
     }
 
     /// Replaces what a field has.
@@ -220,20 +271,14 @@ impl Browser {
     /// Presses keys, one after the other.
     #[track_caller]
     pub(crate) fn press(&self, keys: &[&str]) {
-        let actions: Vec<Value> = keys
-            .iter()
-            .flat_map(|key| {
-                [json!({"type": "keyDown", "value": key}), json!({"type": "keyUp", "value": key})]
-            })
-            .collect();
-        self.act("key", &json!(actions));
+        let strokes = keys.iter().flat_map(|key| [("keyDown", *key), ("keyUp", *key)]);
+        self.act("key", strokes.map(stroke));
     }
 
     /// Presses a key while another one is held.
     #[track_caller]
     pub(crate) fn press_with(&self, held: &str, key: &str) {
-        let actions = [("keyDown", held), ("keyDown", key), ("keyUp", key), ("keyUp", held)];
-        let actions = actions.map(|(kind, value)| json!({"type": kind, "value": value}));
-        self.act("key", &json!(actions));
+        let strokes = [("keyDown", held), ("keyDown", key), ("keyUp", key), ("keyUp", held)];
+        self.act("key", strokes.map(stroke));
     }
 }

@@ -96,6 +96,22 @@ pub(crate) fn browse() -> Option<Browsing> {
     super::has_chromium().then(|| Browsing(Lease::new()))
 }
 
+/// The same that shows the page of a service and has its list.
+#[track_caller]
+pub(crate) fn browse_to(server: Server) -> Option<(Browsing, Server)> {
+    let browser = browse()?;
+    browser.open(&server);
+    Some((browser, server))
+}
+
+/// The same once the list may be changed.
+#[track_caller]
+pub(crate) fn browse_to_change(server: Server) -> Option<(Browsing, Server)> {
+    let (browser, server) = browse_to(server)?;
+    browser.expect_controls();
+    Some((browser, server))
+}
+
 impl Deref for Browsing {
     type Target = Browser;
 
@@ -238,14 +254,6 @@ impl Browser {
         server
     }
 
-    /// The same, and waits until the list may be changed.
-    #[track_caller]
-    pub(crate) fn show_to_change(&self, server: Server) -> Server {
-        self.open(&server);
-        self.expect_controls();
-        server
-    }
-
     /// Waits until the page knows that the list may be changed.
     #[track_caller]
     pub(crate) fn expect_controls(&self) {
@@ -361,6 +369,16 @@ impl Browser {
             "Emulation.setEmulatedMedia",
             json!({"features": [{"name": feature, "value": value}]}),
         );
+    }
+
+    /// The role and the name of each part of the page, as screen readers are told of them.
+    #[track_caller]
+    pub(crate) fn read_out(&self) -> Vec<[String; 2]> {
+        let tree = self.devtools("Accessibility.getFullAXTree", json!({}));
+        let nodes = tree["nodes"].as_array().unwrap().iter();
+        let text = |part: &Value| part["value"].as_str().unwrap_or_default().to_owned();
+        let parts = nodes.filter(|node| node["ignored"] == false);
+        parts.map(|node| [text(&node["role"]), text(&node["name"])]).collect()
     }
 
     /// A picture of what is in view.

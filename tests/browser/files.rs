@@ -4,10 +4,10 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::browser::actions::{CONTROL, ESCAPE};
+use crate::browser::actions::ESCAPE;
 use crate::browser::changing::SEED;
-use crate::browser::driver::{Browser, browse};
-use crate::browser::undoing::{SEED as PLAIN, names_of};
+use crate::browser::driver::{Browser, browse, browse_to_change};
+use crate::browser::undoing::{SEED as PLAIN, hold, names_of};
 use crate::common::harness::{Scratch, Server, wait_until};
 
 /// Files of each form with what is to be read, and colors that are hard to write.
@@ -18,21 +18,6 @@ const READ: &str = "JSON, scripts, CSS, SCSS, Less, GTK, tables (CSV, GDAL, GMT)
 
 const NEW: &str = r##"{"data":[{"name":"sea","value":"teal"},{"name":"ink","value":"#000000"},{"name":"red","value":"#ff0000","more":1}]}"##;
 
-#[track_caller]
-fn expect_comparison(browser: &Browser, headline: &str) {
-    browser.until("return $('#incoming').open");
-    browser.expect_text("#becomes", headline);
-}
-
-/// Brings a file, to replace the list.
-#[track_caller]
-fn bring_to_replace(browser: &Browser, path: &str, headline: &str) {
-    browser.give_file(path);
-    browser.until("return $('#incoming').open");
-    browser.click("#ways label:nth-of-type(2)");
-    expect_comparison(browser, headline);
-}
-
 /// What is said of the differences.
 fn differences(browser: &Browser) -> String {
     browser.text("#differences").replace(['\u{2068}', '\u{2069}'], "")
@@ -41,12 +26,11 @@ fn differences(browser: &Browser) -> String {
 #[test]
 fn a_file_replaces_the_list_after_it_was_shown_what_that_changes_and_undo_brings_the_old_one_back()
 {
-    let Some(browser) = browse() else { return };
     let scratch = Scratch::new();
-    let server = browser.show_to_change(Server::with_seed(SEED, &[]));
+    let Some((browser, server)) = browse_to_change(Server::with_seed(SEED, &[])) else { return };
     let before = server.list();
     for is_wanted in [false, true] {
-        bring_to_replace(&browser, &scratch.write("new.json", NEW), "3 colors become 3");
+        browser.bring_to_replace(&scratch.write("new.json", NEW), "3 colors become 3");
         assert_eq!(browser.text("#reading"), "JSON: 3 colors.");
         assert_eq!(browser.text("#summary"), "Unchanged: 1 color, in the order of the file.");
         let captions =
@@ -73,16 +57,14 @@ fn a_file_replaces_the_list_after_it_was_shown_what_that_changes_and_undo_brings
     browser.expect_text("#told", "Replaced 3 colors with 3.");
     let expected = json!({"data": [{"name": "sea", "value": "teal"}, {"name": "ink", "value": "#000000"}, {"name": "red", "value": "#ff0000"}]});
     assert_eq!(serde_json::from_str::<Value>(&server.list()).unwrap(), expected);
-    browser.press_with(CONTROL, "z");
-    browser.expect_text("#told", "Undone: Replaced 3 colors with 3.");
+    browser.undo("Replaced 3 colors with 3.");
     assert_eq!(server.list(), before);
 }
 
 #[test]
 fn a_file_that_cannot_be_read_is_refused_with_the_reason() {
-    let Some(browser) = browse() else { return };
     let scratch = Scratch::new();
-    let _server = browser.show_to_change(Server::with_seed(SEED, &[]));
+    let Some((browser, _server)) = browse_to_change(Server::with_seed(SEED, &[])) else { return };
     browser.give_file(&scratch.write("bad.json", "[null]"));
     browser.expect_text("#told", &format!("No colors were found in bad.json. {READ}"));
     assert_eq!(browser.run("return $('#incoming').open"), false);
@@ -97,7 +79,7 @@ fn a_file_that_cannot_be_read_is_refused_with_the_reason() {
     browser.expect_text("#told", "The service is back.");
     browser.devtools("Network.setBlockedURLs", json!({"urls": []}));
     // what was wrong with the last file is not wrong with this one
-    bring_to_replace(&browser, &scratch.write("good.json", NEW), "3 colors become 3");
+    browser.bring_to_replace(&scratch.write("good.json", NEW), "3 colors become 3");
     assert_eq!(browser.text("#told"), "");
 }
 
@@ -157,7 +139,8 @@ fn what_is_saved_comes_in_again_and_what_a_form_cannot_have_is_told() {
         ),
     ];
     for seed in [PLAIN, &samples["hostile"].to_string()] {
-        let server = browser.show_to_change(Server::with_seed(seed, &[]));
+        let server = browser.show(Server::with_seed(seed, &[]));
+        browser.expect_controls();
         for (button, file, lost, kept) in forms {
             // Chromium would choose another name
             let _ = fs::remove_file(scratch.file(file));
@@ -208,8 +191,8 @@ fn check_css(browser: &Browser, css: &str) {
 
 #[test]
 fn a_file_is_added_and_it_is_asked_once_what_becomes_of_other_values() {
-    let Some(browser) = browse() else { return };
-    let (scratch, server) = (Scratch::new(), browser.show_to_change(Server::with_seed(SEED, &[])));
+    let Some((browser, server)) = browse_to_change(Server::with_seed(SEED, &[])) else { return };
+    let scratch = Scratch::new();
     let before = server.list();
     let more = r##"{"sea":"teal","ink":"#000000","red":"#ff0000","":"tan"}"##;
     for (choice, told, names) in [
@@ -227,7 +210,7 @@ fn a_file_is_added_and_it_is_asked_once_what_becomes_of_other_values() {
     ] {
         browser.give_file(&scratch.write("more.json", more));
         // whatever was chosen for the last file
-        expect_comparison(&browser, "3 colors become 5");
+        browser.expect_comparison("3 colors become 5");
         browser.expect_text("#clashes", "1 name has another value here");
         let choose = "const field = $('#clash'); field.value = arguments[0]; field.dispatchEvent(new Event('change', {bubbles: true}))";
         browser.run_with(choose, &json!([choice]));
@@ -239,14 +222,13 @@ fn a_file_is_added_and_it_is_asked_once_what_becomes_of_other_values() {
             format!("{} {}", color["name"].as_str().unwrap(), color["value"].as_str().unwrap())
         };
         assert_eq!(colors.map(text).collect::<Vec<_>>().join(", "), names);
-        browser.press_with(CONTROL, "z");
-        browser.expect_text("#told", &format!("Undone: {told}"));
+        browser.undo(told);
         assert_eq!(server.list(), before);
     }
     // on a narrow screen nothing of it is out of view
     browser.resize(360, 740);
     browser.give_file(&scratch.file("more.json"));
-    expect_comparison(&browser, "3 colors become 5");
+    browser.expect_comparison("3 colors become 5");
     let excess =
         "const {scrollWidth, clientWidth} = $('#incoming'); return scrollWidth - clientWidth";
     browser.expect_value(excess, 0);
@@ -254,12 +236,11 @@ fn a_file_is_added_and_it_is_asked_once_what_becomes_of_other_values() {
 
 #[test]
 fn what_is_dropped_or_pasted_is_shown_as_a_file_is() {
-    let Some(browser) = browse() else { return };
-    let server = browser.show_to_change(Server::with_seed(SEED, &[]));
+    let Some((browser, server)) = browse_to_change(Server::with_seed(SEED, &[])) else { return };
     let dropping = "const files = new DataTransfer(); files.items.add(new File(['sea,teal'], 'dropped.txt'));
         return ['dragover', 'drop'].map(type => document.body.dispatchEvent(new DragEvent(type, {dataTransfer: files, bubbles: true, cancelable: true})))";
     browser.expect_value(dropping, json!([false, false]));
-    expect_comparison(&browser, "3 colors become 4");
+    browser.expect_comparison("3 colors become 4");
     assert_eq!(browser.text("#source"), "dropped.txt");
     browser.press(&[ESCAPE]);
     let paste = "const data = new DataTransfer(); data.setData('text/plain', arguments[1]);
@@ -267,7 +248,7 @@ fn what_is_dropped_or_pasted_is_shown_as_a_file_is() {
     // into a field, it is only text
     browser.run_with(paste, &json!(["#query", "#123456"]));
     browser.run_with(paste, &json!(["body", "tomato\n#123456"]));
-    expect_comparison(&browser, "3 colors become 5");
+    browser.expect_comparison("3 colors become 5");
     let said = [browser.text("#source"), browser.text("#reading")];
     assert_eq!(said, ["Pasted", "List of colors: 2 colors."]);
     browser.press(&[ESCAPE]);
@@ -281,14 +262,14 @@ fn what_is_dropped_or_pasted_is_shown_as_a_file_is() {
 
 #[test]
 fn a_list_that_the_service_would_not_take_is_said_before_it_is_sent() {
-    let Some(browser) = browse() else { return };
+    let server = Server::with_seed(SEED, &["--max-body", "200"]);
+    let Some((browser, _server)) = browse_to_change(server) else { return };
     let scratch = Scratch::new();
-    let _server = browser.show_to_change(Server::with_seed(SEED, &["--max-body", "200"]));
     let obstacle = |colors: usize| {
         let all: Vec<_> =
             (0..colors).map(|i| json!({"name": format!("{i}"), "value": "#000000"})).collect();
         browser.give_file(&scratch.write("long.json", json!(all).to_string()));
-        expect_comparison(&browser, &format!("3 colors become {}", 3 + colors));
+        browser.expect_comparison(&format!("3 colors become {}", 3 + colors));
         let is_disabled = browser.run("return $('#replace').disabled");
         browser.press(&[ESCAPE]);
         (browser.text("#obstacle"), is_disabled == true)
@@ -310,8 +291,7 @@ fn drop_made(browser: &Browser, text: &str) {
 
 #[test]
 fn the_page_answers_while_it_reads_a_file_and_reading_can_be_stopped() {
-    let Some(browser) = browse() else { return };
-    let _server = browser.show_to_change(Server::with_seed(SEED, &[]));
+    let Some((browser, _server)) = browse_to_change(Server::with_seed(SEED, &[])) else { return };
     browser.run(
         "window.MessageChannel = class extends MessageChannel { constructor() { super(); window.tasks++ } }; window.frames = 0; (function count() { window.frames++; requestAnimationFrame(count) })()",
     );
@@ -333,7 +313,7 @@ fn the_page_answers_while_it_reads_a_file_and_reading_can_be_stopped() {
     drop_made(&browser, "'\"'.repeat(2 ** 25)");
     browser.expect_seen("#stop");
     drop_made(&browser, "'sea,teal'");
-    expect_comparison(&browser, "3 colors become 4");
+    browser.expect_comparison("3 colors become 4");
     browser.press(&[ESCAPE]);
     drop_made(&browser, "'\"'.repeat(2 ** 25 + 1)");
     browser.expect_text("#told", "made has more than 32 MB.");
@@ -363,16 +343,15 @@ fn hostile_files_take_few_steps() {
 
 #[test]
 fn a_list_that_changes_while_a_file_is_compared_is_compared_anew() {
-    let Some(browser) = browse() else { return };
+    let Some((browser, server)) = browse_to_change(Server::with_seed(SEED, &[])) else { return };
     browser.expect("412 (Precondition Failed)");
     let scratch = Scratch::new();
-    let server = browser.show_to_change(Server::with_seed(SEED, &[]));
-    bring_to_replace(&browser, &scratch.write("new.json", NEW), "3 colors become 3");
+    browser.bring_to_replace(&scratch.write("new.json", NEW), "3 colors become 3");
     server.ask("POST", "/colors", r##"{"name":"new","value":"#333333"}"##);
     browser.expect_text("#becomes", "4 colors become 3");
     browser.expect_text("#obstacle", "The list has just changed. This is what would change now.");
     // too late to be seen before the click
-    crate::browser::undoing::hold(&browser, "PUT");
+    hold(&browser, "PUT");
     browser.click("#replace");
     browser.until("return sent");
     server.ask("POST", "/colors", r##"{"name":"newer","value":"#444444"}"##);
@@ -385,7 +364,7 @@ fn a_list_that_changes_while_a_file_is_compared_is_compared_anew() {
     server.ask("POST", "/colors", r##"{"name":"newest","value":"#555555"}"##);
     browser.expect_text("#count", "4 colors");
     browser.click("#takeBack");
-    expect_comparison(&browser, "4 colors become 5");
+    browser.expect_comparison("4 colors become 5");
     browser.click("#replace");
     browser.expect_text("#told", "Replaced 4 colors with 5.");
     assert_eq!(names_of(&server), ["red", "ink", "red", "new", "newer"]);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::browser::actions::{DOWN, ESCAPE, F2, LEFT, RIGHT};
 use crate::browser::changing::SEED;
-use crate::browser::driver::browse;
+use crate::browser::driver::{browse, browse_to, browse_to_change};
 use crate::browser::with_colors;
 use crate::common::harness::Server;
 
@@ -77,8 +77,7 @@ fn colors_of_the_scheme_change_with_it() {
 
 #[test]
 fn arrow_keys_lead_from_color_to_color() {
-    let Some(browser) = browse() else { return };
-    let _server = browser.show(Server::start(&[]));
+    let Some((browser, _server)) = browse_to(Server::start(&[])) else { return };
     let names = browser.names();
     browser.open_color(&names[4]);
     browser.expect_text("#place", "5 of 148");
@@ -154,8 +153,7 @@ fn an_open_color_has_an_address_that_a_link_opens_and_back_closes() {
 fn every_pointer_is_told_how_to_copy_and_keys_that_copy_type_in_a_field_and_are_not_shown_there() {
     const SEEN: &str = "const {content} = getComputedStyle($('#formats'), '::before');
         return [$('#formats kbd').checkVisibility(), content]";
-    let Some(browser) = browse() else { return };
-    let server = browser.show_to_change(Server::with_seed(SEED, &[]));
+    let Some((browser, server)) = browse_to_change(Server::with_seed(SEED, &[])) else { return };
     browser.open_color("red");
     assert_eq!(browser.run(SEEN), json!([true, "\"Click to copy, or press the number\""]));
     let room = "const [code, key] = ['code', 'kbd'].map(part => $(`#formats :nth-child(4) ${part}`).getBoundingClientRect()); return key.left - code.right";
@@ -179,9 +177,8 @@ fn every_pointer_is_told_how_to_copy_and_keys_that_copy_type_in_a_field_and_are_
 
 #[test]
 fn on_paper_every_color_is_there_and_no_page_is_empty() {
-    let Some(browser) = browse() else { return };
     let many = with_colors((0..1001).map(|number| (format!("color-{number}"), "#99cccc")));
-    let _server = browser.show(many);
+    let Some((browser, _server)) = browse_to(many) else { return };
     let pdf =
         browser.devtools("Page.printToPDF", json!({"paperWidth": 8.27, "paperHeight": 11.69}));
     let pdf =

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::browser::actions::{CONTROL, ESCAPE};
 use crate::browser::changing::SEED;
-use crate::browser::driver::browse;
+use crate::browser::driver::{browse, browse_to};
 use crate::browser::with_colors;
 use crate::common::harness::Server;
 
@@ -92,16 +92,12 @@ fn sorted_by_hue_grays_and_near_blacks_are_at_the_end_from_light_to_dark() {
 
 #[test]
 fn a_thousand_colors_are_all_in_the_document_and_found_by_the_search_of_the_browser() {
-    let Some(browser) = browse() else { return };
     let many = |count| (1..=count).map(|number| (format!("color {number}"), "#99cccc"));
-    let _server = browser.show(with_colors(many(1000)));
+    let Some((browser, _server)) = browse_to(with_colors(many(1000))) else { return };
     browser.until("return $$('li').length === 1000");
-    let tree = browser.devtools("Accessibility.getFullAXTree", json!({}));
-    let buttons = tree["nodes"].as_array().unwrap().iter().filter(|node| {
-        node["role"]["value"] == "button"
-            && node["name"]["value"].as_str().is_some_and(|name| name.starts_with("color "))
-    });
-    assert_eq!(buttons.count(), 1000);
+    let parts = browser.read_out();
+    let is_tile = |[role, name]: &&[String; 2]| role == "button" && name.starts_with("color ");
+    assert_eq!(parts.iter().filter(is_tile).count(), 1000);
     assert_eq!(browser.run("return find('color 987')"), true);
     browser.until("return $('li:nth-child(987)').getBoundingClientRect().top < innerHeight");
     let _server = browser.show(with_colors(many(1001)));
@@ -115,10 +111,9 @@ fn a_thousand_colors_are_all_in_the_document_and_found_by_the_search_of_the_brow
 
 #[test]
 fn the_header_stands_still_whether_or_not_the_list_scrolls_and_tiles_out_of_view_cost_nothing() {
-    let Some(browser) = browse() else { return };
     let many =
         (0..999).map(|number| (format!("color {number}"), format!("#{:06x}", 9999 * number)));
-    let _server = browser.show(with_colors(many));
+    let Some((browser, _server)) = browse_to(with_colors(many)) else { return };
     let place = "return [innerWidth - document.documentElement.clientWidth, $('#showHelp').getBoundingClientRect().right]";
     let before = browser.run(place);
     assert_eq!(before[0], 15, "there is a scroll bar");
@@ -132,8 +127,7 @@ fn the_header_stands_still_whether_or_not_the_list_scrolls_and_tiles_out_of_view
             &format!("const order = $('#order'); {action}; return $$('li').length < 400"),
             true,
         );
-        browser.press(&[ESCAPE]);
-        browser.expect_closed();
+        browser.close();
     }
     browser.sort("list");
     for query in ["color 998", "nothing like that"] {
@@ -159,8 +153,7 @@ fn the_header_stands_still_whether_or_not_the_list_scrolls_and_tiles_out_of_view
 
 #[test]
 fn a_copy_is_told_on_the_tile_and_to_screen_readers() {
-    let Some(browser) = browse() else { return };
-    let _server = browser.show(Server::with_seed(SEED, &[]));
+    let Some((browser, _server)) = browse_to(Server::with_seed(SEED, &[])) else { return };
     // what is there for a moment is noted, since a slow machine may look too late
     browser.run(
         "window.marks = [];
@@ -230,9 +223,8 @@ fn names_from_right_to_left_are_on_the_same_side_on_one_line_and_on_two() {
 
 #[test]
 fn names_and_values_that_show_nothing_are_marked() {
-    let Some(browser) = browse() else { return };
     let seed = r#"[{"name":"","value":"red"},{"name":"   ","value":" "},{"name":"\u200b","value":""},{"name":"a b","value":"red"}]"#;
-    let _server = browser.show(Server::with_seed(seed, &[]));
+    let Some((browser, _server)) = browse_to(Server::with_seed(seed, &[])) else { return };
     let marks = "return $$('li bdi').map(text => getComputedStyle(text, '::before').content)";
     let expected = ["(empty)", "", "(blank)", "(blank)", "(blank)", "(empty)", "", ""]
         .map(|mark| format!("{mark:?}"));
@@ -243,8 +235,7 @@ fn names_and_values_that_show_nothing_are_marked() {
 
 #[test]
 fn an_empty_list_leads_to_adding_and_no_hits_to_all_colors() {
-    let Some(browser) = browse() else { return };
-    let _server = browser.show(Server::with_seed("[]", &[]));
+    let Some((browser, _server)) = browse_to(Server::with_seed("[]", &[])) else { return };
     assert_eq!(
         (browser.text("#why").as_str(), browser.text("#way").as_str()),
         ("The list is empty.", "Add color")

@@ -2,16 +2,16 @@
 
 use serde_json::json;
 
-use crate::browser::actions::{CONTROL, DELETE, ENTER, ESCAPE};
-use crate::browser::driver::{Browser, browse};
+use crate::browser::actions::{CONTROL, DELETE, ESCAPE};
+use crate::browser::driver::{Browser, Browsing, browse_to_change};
 use crate::common::harness::{Scratch, Server};
 
 pub(super) const SEED: &str = r##"[{"name":"red","value":"#ff0000"},{"name":"ink","value":"#191970"},{"name":"lime","value":"#00ff00"},
     {"name":"snow","value":"#fffafa"},{"name":"gold","value":"#ffd700"}]"##;
 
 /// Opens the page of a service with five colors, when they may be changed.
-pub(crate) fn open(browser: &Browser) -> Server {
-    browser.show_to_change(Server::with_seed(SEED, &["--access-log"]))
+pub(crate) fn open() -> Option<(Browsing, Server)> {
+    browse_to_change(Server::with_seed(SEED, &["--access-log"]))
 }
 
 /// Has the service answer requests of a method only after `release` was called in the page, and
@@ -42,8 +42,7 @@ pub(crate) fn names_of(server: &Server) -> Vec<String> {
 
 #[test]
 fn presses_delete_one_color_each_and_undo_puts_them_back_where_they_were() {
-    let Some(browser) = browse() else { return };
-    let server = open(&browser);
+    let Some((browser, server)) = open() else { return };
     assert_eq!(browser.run("return $('#undo').disabled"), json!(true), "nothing to undo yet");
     let is_quiet = "const [undo, save] = ['#undo', '#saveJson'].map(item => getComputedStyle($(item)).color); return undo !== save";
     browser.expect_value(is_quiet, true);
@@ -61,7 +60,6 @@ fn presses_delete_one_color_each_and_undo_puts_them_back_where_they_were() {
     assert_eq!(names_of(&server), ["red", "gold"]);
     // other changes are taken back before them
     browser.change("gold", "gold");
-    browser.expect_text("#told", "gold is gold now.");
     browser.click("#takeBack");
     browser.expect_text("#told", "Undone: gold is gold now.");
     // from the menu, too, and by key
@@ -75,8 +73,7 @@ fn presses_delete_one_color_each_and_undo_puts_them_back_where_they_were() {
         ("lime", &["red", "lime", "snow", "gold"][..]),
         ("ink", &["red", "ink", "lime", "snow", "gold"]),
     ] {
-        browser.press_with(CONTROL, "z");
-        browser.expect_text("#told", &format!("Undone: Deleted {name}."));
+        browser.undo(&format!("Deleted {name}."));
         browser.expect_focus(name);
         assert_eq!(names_of(&server), names);
     }
@@ -92,20 +89,17 @@ fn presses_delete_one_color_each_and_undo_puts_them_back_where_they_were() {
     again();
     browser.expect_text("#told", "Deleted ink.");
     assert_eq!(names_of(&server), ["red", "lime", "snow", "gold"]);
-    browser.press_with(CONTROL, "z");
-    browser.expect_text("#told", "Undone: Deleted ink.");
+    browser.undo("Deleted ink.");
     browser.delete("red");
     again();
     // with a color open, too, and by button
     browser.open_color("gold");
-    browser.press_with(CONTROL, "z");
-    browser.expect_text("#told", "Undone: Deleted red.");
+    browser.undo("Deleted red.");
     assert_eq!(names_of(&server), ["red", "ink", "lime", "snow", "gold"]);
     browser.press(&[ESCAPE]);
     browser.click("#takeBack");
     browser.expect_text("#told", "Deleted red.");
-    browser.press_with(CONTROL, "z");
-    browser.expect_text("#told", "Undone: Deleted red.");
+    browser.undo("Deleted red.");
     browser.press_with(CONTROL, "y");
     browser.expect_text("#told", "Deleted red.");
     browser.click("#more");
@@ -115,9 +109,8 @@ fn presses_delete_one_color_each_and_undo_puts_them_back_where_they_were() {
 
 #[test]
 fn colors_of_one_name_are_deleted_and_come_back_one_by_one() {
-    let Some(browser) = browse() else { return };
     let seed = r##"[{"name":"red","value":"1"},{"name":"red","value":"2"},{"name":"red","value":"3"},{"name":"ink","value":"4"}]"##;
-    let server = browser.show_to_change(Server::with_seed(seed, &[]));
+    let Some((browser, server)) = browse_to_change(Server::with_seed(seed, &[])) else { return };
     let before = server.list();
     browser.focus("red");
     browser.press(&[DELETE]);
@@ -134,8 +127,7 @@ fn colors_of_one_name_are_deleted_and_come_back_one_by_one() {
 
 #[test]
 fn undo_says_so_when_a_change_of_somebody_else_makes_it_impossible() {
-    let Some(browser) = browse() else { return };
-    let server = open(&browser);
+    let Some((browser, server)) = open() else { return };
     browser.delete("ink");
     browser.press(&[DELETE]);
     browser.expect_text("#told", "Deleted lime.");
@@ -147,16 +139,15 @@ fn undo_says_so_when_a_change_of_somebody_else_makes_it_impossible() {
         "Somebody was faster: there is 1 of this name now. Nothing was added.",
     );
     assert_eq!(names_of(&server), ["red", "snow", "gold", "lime"]);
-    browser.press_with(CONTROL, "z");
-    browser.expect_text("#told", "Undone: Deleted ink.");
+    browser.undo("Deleted ink.");
     assert_eq!(names_of(&server), ["red", "ink", "snow", "gold", "lime"]);
 }
 
 #[test]
 fn in_a_list_too_long_to_be_sent_nothing_is_moved_and_a_deleted_color_comes_back_at_the_end() {
-    let Some(browser) = browse() else { return };
+    let server = Server::with_seed(SEED, &["--max-body", "100"]);
+    let Some((browser, server)) = browse_to_change(server) else { return };
     browser.expect("413 (Content Too Large)");
-    let server = browser.show_to_change(Server::with_seed(SEED, &["--max-body", "100"]));
     browser.drag("gold", "ink");
     let why = "The list is too long to be sent, so that no color can be moved.";
     browser.expect_text("#told", why);
@@ -171,9 +162,8 @@ fn in_a_list_too_long_to_be_sent_nothing_is_moved_and_a_deleted_color_comes_back
 
 #[test]
 fn what_could_not_be_done_is_shown_no_longer_and_can_be_tried_again() {
-    let Some(browser) = browse() else { return };
+    let Some((browser, server)) = open() else { return };
     browser.expect("404 (Not Found)");
-    let server = open(&browser);
     hold(&browser, "DELETE");
     browser.focus("ink");
     browser.press(&[DELETE]);
@@ -190,15 +180,13 @@ fn what_could_not_be_done_is_shown_no_longer_and_can_be_tried_again() {
     browser.expect_text("#told", "The service does not answer");
     browser.run("reconnect()");
     browser.expect_text("#told", "The service is back.");
-    browser.press_with(CONTROL, "z");
-    browser.expect_text("#told", "Undone: Deleted ink.");
+    browser.undo("Deleted ink.");
     assert_eq!(names_of(&server), ["red", "ink", "lime", "snow", "gold"]);
 }
 
 #[test]
 fn undo_outlives_a_reload_if_the_list_is_the_one_that_was_left() {
-    let Some(browser) = browse() else { return };
-    let server = open(&browser);
+    let Some((browser, server)) = open() else { return };
     let before = server.list();
     let undo = |told: &str| {
         browser.reload();
@@ -210,20 +198,14 @@ fn undo_outlives_a_reload_if_the_list_is_the_one_that_was_left() {
     };
     browser.delete("ink");
     browser.change("gold", "gold");
-    browser.expect_text("#told", "gold is gold now.");
     browser.drag("gold", "red");
     browser.expect_text("#told", "Moved gold to place 1.");
     let scratch = Scratch::new();
-    browser.give_file(&scratch.write("new.json", r#"[{"name":"sea","value":"teal"}]"#));
-    browser.until("return $('#incoming').open");
-    browser.click("#ways label:nth-of-type(2)");
+    let file = scratch.write("new.json", r#"[{"name":"sea","value":"teal"}]"#);
+    browser.bring_to_replace(&file, "4 colors become 1");
     browser.click("#replace");
     browser.expect_text("#told", "Replaced 4 colors with 1.");
-    browser.click("#add");
-    browser.type_text("new");
-    browser.fill("#value", "tan");
-    browser.press(&[ENTER]);
-    browser.expect_text("#told", "Added new at the end.");
+    browser.add("new", "tan");
     undo("Undone: Added new at the end.");
     undo("Undone: Replaced 4 colors with 1.");
     undo("Undone: Moved gold to place 1.");
@@ -250,8 +232,7 @@ fn undo_outlives_a_reload_if_the_list_is_the_one_that_was_left() {
 
 #[test]
 fn what_is_too_long_to_be_undone_after_a_reload_is_told() {
-    let Some(browser) = browse() else { return };
-    let _server = open(&browser);
+    let Some((browser, _server)) = open() else { return };
     let scratch = Scratch::new();
     let long = serde_json::json!([{"name": "long", "value": "x".repeat(3000)}]).to_string();
     browser.give_file(&scratch.write("long.json", long));
@@ -269,8 +250,7 @@ fn what_is_too_long_to_be_undone_after_a_reload_is_told() {
     browser.expect_value(all, kept.clone());
     // where only a redo is too long, undo stays
     browser.delete("long");
-    browser.press_with(CONTROL, "z");
-    browser.expect_text("#told", "Undone: Deleted long.");
+    browser.undo("Deleted long.");
     browser.reload();
     browser.expect_text("#told", "Not all can be undone any more: it was too long to keep.");
     browser.expect_value(all, kept);
