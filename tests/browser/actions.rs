@@ -35,13 +35,11 @@ fn stroke((kind, key): (&str, &str)) -> Value {
 }
 
 impl Browser {
-    /// The text of an element.
+    /// The text of an element, without the marks around names and values in it.
     #[track_caller]
     pub(crate) fn text(&self, selector: &str) -> String {
-        self.run_with("return $(arguments[0]).textContent", &json!([selector]))
-            .as_str()
-            .unwrap()
-            .to_owned()
+        let text = self.run_with("return $(arguments[0]).textContent", &json!([selector]));
+        text.as_str().unwrap().replace(['\u{2068}', '\u{2069}'], "")
     }
 
     /// Waits until an element has this text.
@@ -168,10 +166,8 @@ impl Browser {
 
     /// Shows the list in an order.
     pub(crate) fn sort(&self, order: &str) {
-        self.run_with(
-            "const field = $('#order'); field.value = arguments[0]; field.onchange()",
-            &json!([order]),
-        );
+        let choose = "const field = $('#order'); field.value = arguments[0]; field.onchange()";
+        self.run_with(choose, &json!([order]));
     }
 
     /// Gives the page a file, as the dialog of the system does.
@@ -242,24 +238,17 @@ impl Browser {
             const place = [x + width / 2, y + height / 2].map(Math.round);
             return element.contains(document.elementFromPoint(...place)) && place"
         );
-        let place = eventually(&format!("{element} of {arguments} is seen and on top"), || {
-            self.look(&place, arguments)
-        });
+        let what = format!("{element} of {arguments} is seen and on top");
+        let place = eventually(&what, || self.look(&place, arguments));
         self.press_button(&place, []);
     }
 
     /// Replaces what a field has.
     #[track_caller]
     pub(crate) fn fill(&self, selector: &str, text: &str) {
-        self.run_with(
-            "const field = $(arguments[0]); field.focus(); field.select()",
-            &json!([selector]),
-        );
-        if text.is_empty() {
-            self.press(&[DELETE]);
-        } else {
-            self.type_text(text);
-        }
+        let select = "const field = $(arguments[0]); field.focus(); field.select()";
+        self.run_with(select, &json!([selector]));
+        if text.is_empty() { self.press(&[DELETE]) } else { self.type_text(text) }
     }
 
     /// Types where the focus is: all at once, as an input method does. To press keys takes longer.

@@ -111,8 +111,8 @@ fn somebody_who_was_faster_is_told_of_before_a_value_is_replaced() {
     browser.until("return sent");
     server.ask("PUT", "/colors/ink", r##"{"value":"#222222"}"##);
     browser.run("release()");
-    browser
-        .expect_text("#refusal", "Somebody was faster: ink is #222222 now. Nothing was changed.");
+    let refusal = "Somebody was faster: ink is #222222 now. Nothing was changed.";
+    browser.expect_text("#refusal", refusal);
     assert_eq!(browser.value("#value"), "#111111", "what was typed stays");
     server.ask("GET", "/colors/ink", "").expect_content(r##"{"name":"ink","value":"#222222"}"##);
     browser.expect_text("#save", "Overwrite #222222");
@@ -157,10 +157,8 @@ fn an_open_color_follows_the_changes_of_others() {
     browser.expect_text("#note", "Changed elsewhere: it is #333333 now.");
     server.ask("DELETE", "/colors/ink", "");
     browser.expect_text("#note", "Deleted elsewhere.");
-    browser.expect_value(
-        "const {id, value} = document.activeElement; return [id, value]",
-        json!(["value", "red"]),
-    );
+    let typed = "const {id, value} = document.activeElement; return [id, value]";
+    browser.expect_value(typed, json!(["value", "red"]));
     // and after an edit that is given up
     browser.click("#cancel");
     browser.expect_text("#note", "Deleted elsewhere.");
@@ -199,10 +197,8 @@ fn of_two_colors_with_the_same_name_either_is_changed_and_says_which_it_is() {
     let marks = browser.run("return $$('li .open span').map(mark => mark.textContent)");
     assert_eq!(marks, json!(["1 of 2", "", "2 of 2"]));
     browser.open_nth_color("red", 1);
-    browser.expect_text(
-        "#note",
-        "Number 2 of 2 with this name. Programs that ask by name get the first.",
-    );
+    let first = "Programs that ask by name get the first.";
+    browser.expect_text("#note", &format!("Number 2 of 2 with this name. {first}"));
     browser.click("#change");
     browser.fill("#value", "#dd0000");
     browser.press(&[ENTER]);
@@ -212,17 +208,12 @@ fn of_two_colors_with_the_same_name_either_is_changed_and_says_which_it_is() {
     browser.click("#delete");
     browser.expect_text("#count", "2 colors");
     browser.expect_text("#told", "Deleted red.");
-    assert_eq!(
-        server.list(),
-        r##"{"data":[{"name":"ink","value":"#191970"},{"name":"red","value":"#dd0000"}]}"##
-    );
+    let left = r##"{"data":[{"name":"ink","value":"#191970"},{"name":"red","value":"#dd0000"}]}"##;
+    assert_eq!(server.list(), left);
     browser.until("return $('li:last-child .open span').textContent === ''");
     browser.click("#add");
     browser.type_text("ink");
-    browser.expect_text(
-        "#note",
-        "There is one of this name already. Programs that ask by name get the first.",
-    );
+    browser.expect_text("#note", &format!("There is one of this name already. {first}"));
 }
 
 #[test]

@@ -145,13 +145,9 @@ impl Browser {
             .expect("chromedriver runs");
         let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines();
         let port = lines.find_map(|line| {
-            Some(
-                line.unwrap()
-                    .split_once("successfully on port ")?
-                    .1
-                    .trim_end_matches('.')
-                    .to_owned(),
-            )
+            let line = line.unwrap();
+            let (_, port) = line.split_once("successfully on port ")?;
+            Some(port.trim_end_matches('.').to_owned())
         });
         let port = port.expect("chromedriver tells its port");
         // chromedriver goes on writing there
@@ -278,10 +274,8 @@ impl Browser {
     /// moment, by a step back in the history, which would take back the way to this address, too.
     #[track_caller]
     pub(crate) fn go_without_waiting(&self, address: &str) {
-        self.until(
-            "const isOpen = $('#opened')?.open;
-            return isOpen || !history.state || !location.hash.includes('color=')",
-        );
+        let has_left = "!history.state || !location.hash.includes('color=')";
+        self.until(&format!("return $('#opened')?.open || {has_left}"));
         self.call("POST", "/url", json!({"url": address}));
     }
 
@@ -353,22 +347,17 @@ impl Browser {
 
     /// The same, with a mouse or as a device that is touched.
     pub(crate) fn resize_as(&self, width: u32, height: u32, is_touch: bool) {
-        self.devtools(
-            "Emulation.setDeviceMetricsOverride",
-            json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": is_touch}),
-        );
-        self.devtools(
-            "Emulation.setTouchEmulationEnabled",
-            json!({"enabled": is_touch, "maxTouchPoints": 1}),
-        );
+        let metrics =
+            json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": is_touch});
+        self.devtools("Emulation.setDeviceMetricsOverride", metrics);
+        let touch = json!({"enabled": is_touch, "maxTouchPoints": 1});
+        self.devtools("Emulation.setTouchEmulationEnabled", touch);
     }
 
     /// Sets a preference of the person: `prefers-color-scheme`.
     pub(crate) fn prefer(&self, feature: &str, value: &str) {
-        self.devtools(
-            "Emulation.setEmulatedMedia",
-            json!({"features": [{"name": feature, "value": value}]}),
-        );
+        let features = json!({"features": [{"name": feature, "value": value}]});
+        self.devtools("Emulation.setEmulatedMedia", features);
     }
 
     /// The role and the name of each part of the page, as screen readers are told of them.
@@ -381,11 +370,11 @@ impl Browser {
         parts.map(|node| [text(&node["role"]), text(&node["name"])]).collect()
     }
 
-    /// A picture of what is in view.
-    pub(crate) fn picture(&self) -> Vec<u8> {
-        let picture =
-            self.devtools("Page.captureScreenshot", json!({"format": "webp", "quality": 82}));
-        base64::engine::general_purpose::STANDARD.decode(picture["data"].as_str().unwrap()).unwrap()
+    /// What a command of the DevTools protocol makes: a picture of what is in view, or a document.
+    #[track_caller]
+    pub(crate) fn data(&self, command: &str, parameters: Value) -> Vec<u8> {
+        let made = self.devtools(command, parameters);
+        base64::engine::general_purpose::STANDARD.decode(made["data"].as_str().unwrap()).unwrap()
     }
 }
 

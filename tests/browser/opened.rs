@@ -1,6 +1,5 @@
 //! A color opened: its forms and its contrast; and the page on paper.
 
-use base64::Engine as _;
 use serde_json::{Value, json};
 
 use crate::browser::actions::{DOWN, ESCAPE, F2, LEFT, RIGHT};
@@ -50,10 +49,9 @@ fn a_color_is_shown_as_it_is_stored_and_in_the_forms_of_css_with_its_contrast() 
             return pen.getImageData(0, 0, 1, 1).data.join();
         })).size";
         assert_eq!(browser.run(different), 1, "{case}");
-        browser.expect_value(
-            "const contrast = $('#contrast'); return contrast.hidden ? '' : contrast.textContent",
-            contrast.unwrap_or_default(),
-        );
+        let shown =
+            "const {hidden, textContent} = $('#contrast'); return hidden ? '' : textContent";
+        browser.expect_value(shown, contrast.unwrap_or_default());
         browser.press(&[RIGHT]);
     }
     browser.expect_text("#title", "#663399");
@@ -62,9 +60,9 @@ fn a_color_is_shown_as_it_is_stored_and_in_the_forms_of_css_with_its_contrast() 
 #[test]
 fn colors_of_the_scheme_change_with_it() {
     let Some(browser) = browse() else { return };
-    let seed = r#"[{"name":"ink","value":"light-dark(#123456, white)"},{"name":"ground","value":"Canvas"}]"#;
     browser.prefer("prefers-color-scheme", "light");
-    let _server = browser.show(Server::with_seed(seed, &[]));
+    let colors = [("ink", "light-dark(#123456, white)"), ("ground", "Canvas")];
+    let _server = browser.show(with_colors(colors));
     let inks = "return $$('li').map(tile => tile.style.color)";
     let (white, black) = ("rgb(255, 255, 255)", "rgb(0, 0, 0)");
     browser.open_color("ink");
@@ -91,8 +89,7 @@ fn arrow_keys_lead_from_color_to_color() {
     browser.expect_text("#title", &names[4 + columns]);
     // the focus is where one has looked last
     browser.click("#opened .close");
-    let last = &names[4 + columns];
-    browser.until(&format!("return document.activeElement.firstChild.textContent === '{last}'"));
+    browser.expect_focus(&names[4 + columns]);
     // from one that the search hides
     for (key, place) in [(LEFT, "32 of 32"), (RIGHT, "1 of 32")] {
         browser.run("location.hash = '#q=blue&color=tomato'");
@@ -123,7 +120,6 @@ fn an_open_color_has_an_address_that_a_link_opens_and_back_closes() {
     browser.click("#dismiss");
     browser.press(&[ESCAPE]);
     browser.until("return !location.hash");
-    assert_eq!(hash(), "");
     // a step is no further page to go back through, but it is read out
     let entry = || browser.run("return navigation.currentEntry.index");
     let list = entry();
@@ -179,10 +175,7 @@ fn every_pointer_is_told_how_to_copy_and_keys_that_copy_type_in_a_field_and_are_
 fn on_paper_every_color_is_there_and_no_page_is_empty() {
     let many = with_colors((0..1001).map(|number| (format!("color-{number}"), "#99cccc")));
     let Some((browser, _server)) = browse_to(many) else { return };
-    let pdf =
-        browser.devtools("Page.printToPDF", json!({"paperWidth": 8.27, "paperHeight": 11.69}));
-    let pdf =
-        base64::engine::general_purpose::STANDARD.decode(pdf["data"].as_str().unwrap()).unwrap();
+    let pdf = browser.data("Page.printToPDF", json!({"paperWidth": 8.27, "paperHeight": 11.69}));
     // 4 columns and 16 rows on A4, one row fewer below the header
     let text = String::from_utf8_lossy(&pdf);
     assert_eq!(text.matches("/Type /Page\n").count(), 16);

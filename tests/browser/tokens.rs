@@ -39,25 +39,21 @@ fn a_token_with_a_character_that_no_field_can_have_is_refused_in_the_dialog() {
     browser.click("#give");
     expect_dialog(&browser, "Changes need a token");
     assert_eq!(browser.text("#asking .main"), "Enter token");
+    let reason = "A token has only letters, digits and - . _ ~ + /, and = at its end. This one has something else.";
     for bad in ["\u{201c}the-right-token\u{201d}", "pässword", "two words", "a\u{2060}b", "=a"] {
         // pasted, which a test does by setting what the field has
         browser.run_with("$('#token').value = arguments[0]", &json!([bad]));
         browser.press(&[ENTER]);
-        browser
-            .expect_text("#reason", "A token has only letters, digits and - . _ ~ + /, and = at its end. This one has something else.");
-        assert_eq!(
-            browser.run("return [$('#asking').open, sessionStorage.length]"),
-            json!([true, 0]),
-            "{bad}"
-        );
+        browser.expect_text("#reason", reason);
+        let state = browser.run("return [$('#asking').open, sessionStorage.length]");
+        assert_eq!(state, json!([true, 0]), "{bad}");
     }
     // white space around it is not part of it
     browser.run_with("$('#token').value = arguments[0]", &json!([format!("  {TOKEN} ")]));
     browser.press(&[ENTER]);
     browser.expect_controls();
-    assert!(
-        browser.text("#kept").ends_with("The tabs of this page keep yours until you close them.")
-    );
+    let kept = "The tabs of this page keep yours until you close them.";
+    assert!(browser.text("#kept").ends_with(kept));
 }
 
 #[test]
@@ -143,10 +139,8 @@ fn a_visitor_without_a_token_sees_no_control_that_would_fail() {
     give(&browser, TOKEN);
     browser.expect_controls();
     browser.change("ink", "#00eeee");
-    browser.expect_value(
-        "return [localStorage.length, sessionStorage.length, document.cookie]",
-        json!([0, 1, ""]),
-    );
+    let kept = "return [localStorage.length, sessionStorage.length, document.cookie]";
+    browser.expect_value(kept, json!([0, 1, ""]));
     // one that is no longer accepted is asked for again
     browser.edit("ink");
     browser.fill("#value", "#00dddd");
