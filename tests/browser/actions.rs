@@ -29,7 +29,6 @@ fn move_to(place: &Value) -> Value {
     json!({"type": "pointerMove", "x": place[0], "y": place[1], "duration": 0})
 }
 
-/// A step of a keyboard.
 fn stroke((kind, key): (&str, &str)) -> Value {
     json!({"type": kind, "value": key})
 }
@@ -42,7 +41,6 @@ impl Browser {
         text.as_str().unwrap().replace(['\u{2068}', '\u{2069}'], "")
     }
 
-    /// Waits until an element has this text.
     #[track_caller]
     pub(crate) fn expect_text(&self, selector: &str, text: &str) {
         let has = r"const [selector, text] = arguments;
@@ -64,13 +62,12 @@ impl Browser {
         self.click_on("$(arguments[0])", &json!([selector]));
     }
 
-    /// Opens a color.
     #[track_caller]
     pub(crate) fn open_color(&self, name: &str) {
         self.open_nth_color(name, 0);
     }
 
-    /// The same where several colors have the name.
+    /// Opens a color where several have the name.
     #[track_caller]
     pub(crate) fn open_nth_color(&self, name: &str, nth: usize) {
         // tiles out of view come a moment after those in view
@@ -87,7 +84,6 @@ impl Browser {
         self.expect_fields();
     }
 
-    /// Changes the value of a color.
     #[track_caller]
     pub(crate) fn change(&self, name: &str, value: &str) {
         self.edit(name);
@@ -96,7 +92,6 @@ impl Browser {
         self.expect_text("#told", &format!("{name} is {value} now."));
     }
 
-    /// Adds a color.
     #[track_caller]
     pub(crate) fn add(&self, name: &str, value: &str) {
         self.click("#add");
@@ -121,7 +116,6 @@ impl Browser {
         self.expect_text("#told", &format!("Undone: {change}"));
     }
 
-    /// What a field has.
     #[track_caller]
     pub(crate) fn value(&self, field: &str) -> Value {
         self.run_with("return $(arguments[0]).value", &json!([field]))
@@ -137,7 +131,6 @@ impl Browser {
         self.until("return !$('#opened').open");
     }
 
-    /// Closes the open color by key.
     #[track_caller]
     pub(crate) fn close(&self) {
         self.press(&[ESCAPE]);
@@ -152,7 +145,6 @@ impl Browser {
         question
     }
 
-    /// Puts the focus on the tile of a name.
     pub(crate) fn focus(&self, name: &str) {
         let script = format!("({NTH_TILE})(arguments[0], 0).firstChild.focus()");
         self.run_with(&script, &json!([name]));
@@ -164,7 +156,6 @@ impl Browser {
         self.until(&format!("return document.activeElement.firstChild?.textContent === '{name}'"));
     }
 
-    /// Shows the list in an order.
     pub(crate) fn sort(&self, order: &str) {
         let choose = "const field = $('#order'); field.value = arguments[0]; field.onchange()";
         self.run_with(choose, &json!([order]));
@@ -194,7 +185,6 @@ impl Browser {
         self.expect_comparison(headline);
     }
 
-    /// Drags one tile to where another one is.
     #[track_caller]
     pub(crate) fn drag(&self, from: &str, to: &str) {
         let [from, to] = [from, to].map(|name| self.middle(name));
@@ -202,7 +192,6 @@ impl Browser {
         self.press_button(&from, [stray, move_to(&to)]);
     }
 
-    /// The middle of a tile.
     #[track_caller]
     pub(crate) fn middle(&self, name: &str) -> Value {
         let script = format!(
@@ -257,14 +246,12 @@ impl Browser {
         self.devtools("Input.insertText", json!({"text": text}));
     }
 
-    /// Presses keys, one after the other.
     #[track_caller]
     pub(crate) fn press(&self, keys: &[&str]) {
         let strokes = keys.iter().flat_map(|key| [("keyDown", *key), ("keyUp", *key)]);
         self.act("key", strokes.map(stroke));
     }
 
-    /// Presses a key while another one is held.
     #[track_caller]
     pub(crate) fn press_with(&self, held: &str, key: &str) {
         let strokes = [("keyDown", held), ("keyDown", key), ("keyUp", key), ("keyUp", held)];

@@ -17,12 +17,10 @@ use crate::common::proxy::HOST;
 /// The key of an element reference (WebDriver §11).
 pub(super) const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
-/// What the console says of a page that is still open and asks on when its service has ended: that
-/// nobody listens or, as the end may come at any moment of a request, one of several other errors.
+/// What the console says of a page that asks on when its service has ended.
 const ENDED: &str = "Failed to load resource: net::ERR_";
 
-/// A host name that leads to this machine without being a secure context, as on a network without
-/// TLS.
+/// A name of this machine that is no secure context, as on a network without TLS.
 pub(crate) const PLAIN_HOST: &str = "colors.test";
 
 /// Has messages stay, which the page takes away after 12 seconds: a slow machine may look later.
@@ -87,8 +85,7 @@ impl Drop for Lease {
     }
 }
 
-/// A browser for one test. At the end of the test, its console has to be free of errors and
-/// violations of the policy.
+/// A browser for one test, at whose end the console has to be free of errors.
 pub(crate) struct Browsing(Lease);
 
 /// A browser that shows nothing yet; `None`, and the test is skipped, where there is none.
@@ -206,7 +203,6 @@ impl Browser {
         log.as_array().unwrap().iter().filter(is_bad).cloned().collect()
     }
 
-    /// One command of the protocol.
     #[track_caller]
     pub(super) fn call(&self, method: &str, command: &str, parameters: Value) -> Value {
         let request =
@@ -220,7 +216,6 @@ impl Browser {
         answer["value"].take()
     }
 
-    /// A command of the DevTools protocol.
     #[track_caller]
     pub(crate) fn devtools(&self, command: &str, parameters: Value) -> Value {
         self.call("POST", "/goog/cdp/execute", json!({"cmd": command, "params": parameters}))
@@ -256,14 +251,13 @@ impl Browser {
         self.expect_seen("#add");
     }
 
-    /// Waits until an element is seen.
     #[track_caller]
     pub(crate) fn expect_seen(&self, selector: &str) {
         let is_seen = "checkVisibility({visibilityProperty: true})";
         self.until(&format!("return $('{selector}').{is_seen}"));
     }
 
-    /// The same with any address.
+    /// Shows the page at an address and waits until it has the list.
     #[track_caller]
     pub(crate) fn go(&self, address: &str) {
         self.go_without_waiting(address);
@@ -293,7 +287,6 @@ impl Browser {
         tab
     }
 
-    /// Shows a tab.
     pub(crate) fn switch(&self, tab: &Value) {
         self.call("POST", "/window", json!({"handle": tab}));
     }
@@ -304,14 +297,12 @@ impl Browser {
         self.run_with(script, &json!([]))
     }
 
-    /// Checks what a script gives.
     #[track_caller]
     pub(crate) fn expect_value(&self, script: &str, expected: impl Into<Value>) {
         assert_eq!(self.run(script), expected.into());
     }
 
-    /// The same with arguments. The script finds an element by `$`, and all that there are by
-    /// `$$`.
+    /// The same with arguments. The script finds one element by `$`, and all by `$$`.
     #[track_caller]
     pub(crate) fn run_with(&self, script: &str, arguments: &Value) -> Value {
         const FIND: &str = "const $ = part => document.querySelector(part);
@@ -354,7 +345,7 @@ impl Browser {
         self.devtools("Emulation.setTouchEmulationEnabled", touch);
     }
 
-    /// Sets a preference of the person: `prefers-color-scheme`.
+    /// Sets a preference of the person, as `prefers-color-scheme`.
     pub(crate) fn prefer(&self, feature: &str, value: &str) {
         let features = json!({"features": [{"name": feature, "value": value}]});
         self.devtools("Emulation.setEmulatedMedia", features);

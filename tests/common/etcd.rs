@@ -101,8 +101,7 @@ impl Etcd {
         wait_until("the member is healthy", || self.ask(number, "/health").contains(r#""true""#));
     }
 
-    /// Makes users: `root`, and `colors` with the rights of a role of this name for what begins
-    /// with a key. Each has its name as the password.
+    /// Makes users, with their names as passwords: `root`, and `colors` for keys with a prefix.
     pub(crate) fn add_users(&self, prefix: &str) {
         for line in [
             "user add root:root".to_owned(),
@@ -122,7 +121,6 @@ impl Etcd {
         std::fs::remove_dir_all(self.scratch.file(&format!("m{number}"))).unwrap();
     }
 
-    /// Kills a member, and waits for its end.
     pub(crate) fn kill(&mut self, number: usize) {
         let mut process = self.members[number].process.take().expect("it runs");
         process.kill().unwrap();
@@ -148,7 +146,6 @@ impl Etcd {
         self.wait_until_healthy(0);
     }
 
-    /// Sends a signal to a member that runs.
     pub(crate) fn signal(&self, number: usize, signal: Signal) {
         signal_child(self.members[number].process.as_ref().expect("it runs"), signal);
     }
