@@ -24,7 +24,7 @@ fn a_file_replaces_the_list_after_it_was_shown_what_that_changes_and_undo_brings
     let scratch = Scratch::new();
     let Some((browser, server)) = browse_to_change(Server::with_seed(SEED, &[])) else { return };
     let before = server.list();
-    for is_wanted in [false, true] {
+    for leaves in [".close", "#replace"] {
         browser.bring_to_replace(&scratch.write("new.json", NEW), "3 colors become 3");
         assert_eq!(browser.text("#reading"), "JSON: 3 colors.");
         assert_eq!(browser.text("#summary"), "Unchanged: 1 color, in the order of the file.");
@@ -40,11 +40,7 @@ fn a_file_replaces_the_list_after_it_was_shown_what_that_changes_and_undo_brings
         browser.expect_value(is_above, json!([true, true]));
         browser.expect_value("return getComputedStyle($('#after')).boxShadow !== 'none'", true);
         assert_eq!(server.list(), before);
-        if is_wanted {
-            browser.click("#replace");
-        } else {
-            browser.press(&[ESCAPE]);
-        }
+        browser.click(&format!("#incoming {leaves}"));
     }
     browser.expect_text("#told", "Replaced 3 colors with 3.");
     let expected = json!({"data": [{"name": "sea", "value": "teal"}, {"name": "ink", "value": "#000000"}, {"name": "red", "value": "#ff0000"}]});

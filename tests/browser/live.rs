@@ -100,10 +100,8 @@ fn a_change_keeps_the_place_in_a_list_of_5000_whether_or_not_the_tile_with_the_f
 
 /// How many requests wait at a service, and how many GETs of the list it has answered.
 pub(super) fn requests(server: &Server) -> (usize, usize) {
-    let metrics = server.ask("GET", "/metrics", "").content;
-    let waiting = metrics.lines().find_map(|line| line.strip_prefix("colors_requests_waiting "));
-    let answered = server.log().lines().filter(|line| line.contains(" GET \"/colors\"")).count();
-    (waiting.unwrap().parse().unwrap(), answered)
+    let waiting = server.metric("colors_requests_waiting") as usize;
+    (waiting, server.log().matches(" GET \"/colors\"").count())
 }
 
 #[test]
@@ -131,21 +129,18 @@ fn one_of_seven_windows_waits_and_tells_the_others() {
     let Some(browser) = browse() else { return };
     // without TLS, there is less of what windows have to speak with each other
     let server = Server::with_seed(SEED, &["--access-log", "--allow-host", PLAIN_HOST]);
-    let windows: Vec<_> = (0..7)
-        .map(|_| {
-            let new = browser.call("POST", "/window/new", json!({"type": "window"}));
-            browser.switch(&new["handle"]);
-            browser.go(&format!("http://{PLAIN_HOST}:{}/", server.address.port()));
-            new["handle"].clone()
-        })
-        .collect();
+    let windows = [(); 7].map(|()| {
+        let new = browser.call("POST", "/window/new", json!({"type": "window"}));
+        browser.switch(&new["handle"]);
+        browser.go(&format!("http://{PLAIN_HOST}:{}/", server.address.port()));
+        new["handle"].clone()
+    });
     browser.change("ink", "tan");
-    let visible = windows.iter().all(|window| {
+    for window in &windows {
         browser.switch(window);
         browser.expect_text("li:nth-child(2) .value", "tan");
-        browser.run("return document.visibilityState") == "visible"
-    });
-    assert!(visible);
+        browser.expect_value("return document.visibilityState", "visible");
+    }
     // each asks once when it opens, and once or twice for the change
     let asked = requests(&server).1;
     assert!(asked <= 35, "{asked}: {}", server.log());

@@ -8,13 +8,9 @@ use crate::browser::driver::{browse, browse_to, browse_to_change};
 use crate::browser::with_colors;
 use crate::common::harness::Server;
 
-#[test]
-fn a_color_is_shown_as_it_is_stored_and_in_the_forms_of_css_with_its_contrast() {
-    let Some(browser) = browse() else { return };
-    // figures of CSS Color 4 and of WCAG 2.2; what sRGB does not have is the nearest there (~), and
-    // the last two are rounded to 8 bits first, and brighter than white
-    let cases: Value = serde_json::from_str(
-        r##"[
+/// Figures of CSS Color 4 and of WCAG 2.2. What sRGB does not have is the nearest there (~), and the
+/// last two are rounded to 8 bits first, and brighter than white.
+const CASES: &str = r##"[
 ["#663399", ["rgb(102 51 153)", "hsl(270 50% 40%)", "oklch(44.03% 0.1603 303.37)"], "8.40 2.49"],
 ["cyan", ["#00ffff", "rgb(0 255 255)", "hsl(180 100% 50%)", "oklch(90.54% 0.15455 194.77)"], "1.25 16.74"],
 ["#ff000080", ["rgb(255 0 0 / 0.502)", "hsl(0 100% 50% / 0.502)", "oklch(62.8% 0.25768 29.23 / 0.502)"], ""],
@@ -25,9 +21,12 @@ fn a_color_is_shown_as_it_is_stored_and_in_the_forms_of_css_with_its_contrast() 
 ["rgb(254.6 0 0)", ["#ff0000", "rgb(255 0 0)", "hsl(0 100% 50%)", "oklch(62.72% 0.25738 29.23)"], "4.01 5.23"],
 ["rgb(255 0 0 / 50%)", ["#ff000080", "hsl(0 100% 50% / 0.5)", "oklch(62.8% 0.25768 29.23 / 0.5)"], ""],
 ["color(srgb 2 2 2)", ["~#ffffff", "~rgb(255 255 255)", "~hsl(0 0% 100%)"], "1.00 21.00"]
-]"##,
-    )
-    .unwrap();
+]"##;
+
+#[test]
+fn a_color_is_shown_as_it_is_stored_and_in_the_forms_of_css_with_its_contrast() {
+    let Some(browser) = browse() else { return };
+    let cases: Value = serde_json::from_str(CASES).unwrap();
     let cases = cases.as_array().unwrap();
     let names = cases.iter().map(|case| case[0].as_str().unwrap());
     let _server = browser.show(with_colors(names.map(|name| (name, name))));
@@ -104,7 +103,6 @@ fn an_open_color_has_an_address_that_a_link_opens_and_back_closes() {
     let Some(browser) = browse() else { return };
     let seed = r#"[{"name":"a & b","value":"red"},{"name":"ink","value":"navy"},{"name":"ink","value":"black"}]"#;
     let server = Server::with_seed(seed, &[]);
-    let hash = || browser.run("return location.hash");
     browser.go(&format!("http://{}/#q=n&color=ink&nth=2", server.address));
     browser.expect_text("#formats code", "black");
     browser.expect_value("return document.title", "ink – Colors");
@@ -125,12 +123,12 @@ fn an_open_color_has_an_address_that_a_link_opens_and_back_closes() {
     let list = entry();
     for closes in ["history.back()", "$('#opened .close').click()"] {
         browser.open_color("ink");
-        assert_eq!(hash(), "#color=ink");
+        browser.expect_value("return location.hash", "#color=ink");
         browser.press(&[RIGHT]);
-        assert_eq!(hash(), "#color=ink&nth=2");
+        browser.expect_value("return location.hash", "#color=ink&nth=2");
         browser.expect_text("#said", "ink, black, 3 of 3");
         browser.press(&[RIGHT]);
-        assert_eq!(hash(), "#color=a+%26+b");
+        browser.expect_value("return location.hash", "#color=a+%26+b");
         browser.run(closes);
         browser.until("return !location.hash && !$('#opened').open");
         assert_eq!(entry(), list);

@@ -90,10 +90,8 @@ impl Etcd {
         stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         let asked = write!(stream, "GET {target} HTTP/1.0\r\n\r\n");
         // What has come of an answer that is cut off is of no use.
-        match asked.and_then(|()| stream.read_to_string(&mut answer)) {
-            Ok(_) => answer,
-            Err(_) => String::new(),
-        }
+        let read = asked.and_then(|()| stream.read_to_string(&mut answer));
+        if read.is_ok() { answer } else { String::new() }
     }
 
     #[track_caller]

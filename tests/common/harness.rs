@@ -121,9 +121,7 @@ pub(crate) fn colors_inheriting(
 impl Server {
     /// Starts the service on a free port with its own seed of 148 colors.
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        let mut command = colors(&["--listen", "127.0.0.1:0"]);
-        command.args(arguments);
-        Self::spawn(command)
+        Self::spawn(colors(&[&["--listen", "127.0.0.1:0"], arguments].concat()))
     }
 
     /// Starts the service on a free port with these colors.
