@@ -227,6 +227,8 @@ impl Browser {
             const place = [x + width / 2, y + height / 2].map(Math.round);
             return element.contains(document.elementFromPoint(...place)) && place"
         );
+        // what a step before has changed is laid out in the next frame
+        self.run("return new Promise(requestAnimationFrame)");
         let what = format!("{element} of {arguments} is seen and on top");
         let place = eventually(&what, || self.look(&place, arguments));
         self.press_button(&place, []);
