@@ -25,21 +25,22 @@ const NTH_TILE: &str =
     "(name, nth) => $$('li').filter(li => li.querySelector('.name').textContent === name)[nth]";
 
 /// A step of a pointer.
-fn move_to(x: &Value, y: &Value) -> Value {
-    json!({"type": "pointerMove", "x": x, "y": y, "duration": 0})
+fn move_to(place: &Value) -> Value {
+    json!({"type": "pointerMove", "x": place[0], "y": place[1], "duration": 0})
+}
+
+fn stroke((kind, key): (&str, &str)) -> Value {
+    json!({"type": kind, "value": key})
 }
 
 impl Browser {
-    /// The text of an element.
+    /// The text of an element, without the marks around names and values in it.
     #[track_caller]
     pub(crate) fn text(&self, selector: &str) -> String {
-        self.run_with("return $(arguments[0]).textContent", &json!([selector]))
-            .as_str()
-            .unwrap()
-            .to_owned()
+        let text = self.run_with("return $(arguments[0]).textContent", &json!([selector]));
+        text.as_str().unwrap().replace(['\u{2068}', '\u{2069}'], "")
     }
 
-    /// Waits until an element has this text.
     #[track_caller]
     pub(crate) fn expect_text(&self, selector: &str, text: &str) {
         let has = r"const [selector, text] = arguments;
@@ -61,13 +62,12 @@ impl Browser {
         self.click_on("$(arguments[0])", &json!([selector]));
     }
 
-    /// Opens a color.
     #[track_caller]
     pub(crate) fn open_color(&self, name: &str) {
         self.open_nth_color(name, 0);
     }
 
-    /// The same where several colors have the name.
+    /// Opens a color where several have the name.
     #[track_caller]
     pub(crate) fn open_nth_color(&self, name: &str, nth: usize) {
         // tiles out of view come a moment after those in view
@@ -84,12 +84,21 @@ impl Browser {
         self.expect_fields();
     }
 
-    /// Changes the value of a color.
     #[track_caller]
     pub(crate) fn change(&self, name: &str, value: &str) {
         self.edit(name);
         self.fill("#value", value);
         self.press(&[ENTER]);
+        self.expect_text("#told", &format!("{name} is {value} now."));
+    }
+
+    #[track_caller]
+    pub(crate) fn add(&self, name: &str, value: &str) {
+        self.click("#add");
+        self.type_text(name);
+        self.fill("#value", value);
+        self.press(&[ENTER]);
+        self.expect_text("#told", &format!("Added {name} at the end."));
     }
 
     /// Deletes the color of a name by key.
@@ -100,7 +109,13 @@ impl Browser {
         self.expect_text("#told", &format!("Deleted {name}."));
     }
 
-    /// What a field has.
+    /// Takes the last change back by key.
+    #[track_caller]
+    pub(crate) fn undo(&self, change: &str) {
+        self.press_with(CONTROL, "z");
+        self.expect_text("#told", &format!("Undone: {change}"));
+    }
+
     #[track_caller]
     pub(crate) fn value(&self, field: &str) -> Value {
         self.run_with("return $(arguments[0]).value", &json!([field]))
@@ -116,6 +131,12 @@ impl Browser {
         self.until("return !$('#opened').open");
     }
 
+    #[track_caller]
+    pub(crate) fn close(&self) {
+        self.press(&[ESCAPE]);
+        self.expect_closed();
+    }
+
     /// Answers a question of the page, and gives it.
     #[track_caller]
     pub(crate) fn answer(&self, answer: &str) -> Value {
@@ -124,7 +145,6 @@ impl Browser {
         question
     }
 
-    /// Puts the focus on the tile of a name.
     pub(crate) fn focus(&self, name: &str) {
         let script = format!("({NTH_TILE})(arguments[0], 0).firstChild.focus()");
         self.run_with(&script, &json!([name]));
@@ -136,12 +156,9 @@ impl Browser {
         self.until(&format!("return document.activeElement.firstChild?.textContent === '{name}'"));
     }
 
-    /// Shows the list in an order.
     pub(crate) fn sort(&self, order: &str) {
-        self.run_with(
-            "const field = $('#order'); field.value = arguments[0]; field.onchange()",
-            &json!([order]),
-        );
+        let choose = "const field = $('#order'); field.value = arguments[0]; field.onchange()";
+        self.run_with(choose, &json!([order]));
     }
 
     /// Gives the page a file, as the dialog of the system does.
@@ -152,31 +169,52 @@ impl Browser {
         self.call("POST", &format!("/element/{id}/value"), json!({"text": path}));
     }
 
-    /// Drags one tile to where another one is.
+    /// Waits until it is shown what a file would change.
+    #[track_caller]
+    pub(crate) fn expect_comparison(&self, headline: &str) {
+        self.until("return $('#incoming').open");
+        self.expect_text("#becomes", headline);
+    }
+
+    /// Brings a file, to replace the list.
+    #[track_caller]
+    pub(crate) fn bring_to_replace(&self, path: &str, headline: &str) {
+        self.give_file(path);
+        self.until("return $('#incoming').open");
+        self.click("#ways label:nth-of-type(2)");
+        self.expect_comparison(headline);
+    }
+
     #[track_caller]
     pub(crate) fn drag(&self, from: &str, to: &str) {
-        let middle = |name: &str| {
-            let script = format!(
-                "const {{x, y, width, height}} = ({NTH_TILE})(arguments[0], 0).getBoundingClientRect(); return [x + width / 2, y + height / 2]"
-            );
-            let place = self.run_with(&script, &json!([name]));
-            [0, 1].map(|axis| place[axis].as_f64().unwrap().round())
-        };
-        let [[x, y], [end_x, end_y]] = [middle(from), middle(to)];
-        let step = |x: f64, y: f64| move_to(&json!(x), &json!(y));
-        let (down, up) = (
-            json!({"type": "pointerDown", "button": 0}),
-            json!({"type": "pointerUp", "button": 0}),
+        let [from, to] = [from, to].map(|name| self.middle(name));
+        let stray = json!({"type": "pointerMove", "origin": "pointer", "x": 9, "y": 9});
+        self.press_button(&from, [stray, move_to(&to)]);
+    }
+
+    #[track_caller]
+    pub(crate) fn middle(&self, name: &str) -> Value {
+        let script = format!(
+            "const {{x, y, width, height}} = ({NTH_TILE})(arguments[0], 0).getBoundingClientRect();
+            return [x + width / 2, y + height / 2].map(Math.round)"
         );
-        let actions = json!([step(x, y), down, step(x + 9.0, y + 9.0), step(end_x, end_y), up]);
-        self.act("pointer", &actions);
+        self.run_with(&script, &json!([name]))
     }
 
     /// Has a device act: `key` or `pointer`.
     #[track_caller]
-    fn act(&self, device: &str, actions: &Value) {
+    fn act(&self, device: &str, actions: impl IntoIterator<Item = Value>) {
+        let actions: Vec<_> = actions.into_iter().collect();
         let device = json!({"type": device, "id": device, "actions": actions});
         self.call("POST", "/actions", json!({"actions": [device]}));
+    }
+
+    /// Presses the button of the mouse at a place, and releases it after these moves.
+    #[track_caller]
+    fn press_button(&self, place: &Value, moves: impl IntoIterator<Item = Value>) {
+        let [down, up] =
+            ["pointerDown", "pointerUp"].map(|kind| json!({"type": kind, "button": 0}));
+        self.act("pointer", [move_to(place), down].into_iter().chain(moves).chain([up]));
     }
 
     #[track_caller]
@@ -189,26 +227,19 @@ impl Browser {
             const place = [x + width / 2, y + height / 2].map(Math.round);
             return element.contains(document.elementFromPoint(...place)) && place"
         );
-        let place = eventually(&format!("{element} of {arguments} is seen and on top"), || {
-            self.look(&place, arguments)
-        });
-        let down = json!({"type": "pointerDown", "button": 0});
-        let up = json!({"type": "pointerUp", "button": 0});
-        self.act("pointer", &json!([move_to(&place[0], &place[1]), down, up]));
+        // what a step before has changed is laid out in the next frame
+        self.run("return new Promise(requestAnimationFrame)");
+        let what = format!("{element} of {arguments} is seen and on top");
+        let place = eventually(&what, || self.look(&place, arguments));
+        self.press_button(&place, []);
     }
 
     /// Replaces what a field has.
     #[track_caller]
     pub(crate) fn fill(&self, selector: &str, text: &str) {
-        self.run_with(
-            "const field = $(arguments[0]); field.focus(); field.select()",
-            &json!([selector]),
-        );
-        if text.is_empty() {
-            self.press(&[DELETE]);
-        } else {
-            self.type_text(text);
-        }
+        let select = "const field = $(arguments[0]); field.focus(); field.select()";
+        self.run_with(select, &json!([selector]));
+        if text.is_empty() { self.press(&[DELETE]) } else { self.type_text(text) }
     }
 
     /// Types where the focus is: all at once, as an input method does. To press keys takes longer.
@@ -217,23 +248,15 @@ impl Browser {
         self.devtools("Input.insertText", json!({"text": text}));
     }
 
-    /// Presses keys, one after the other.
     #[track_caller]
     pub(crate) fn press(&self, keys: &[&str]) {
-        let actions: Vec<Value> = keys
-            .iter()
-            .flat_map(|key| {
-                [json!({"type": "keyDown", "value": key}), json!({"type": "keyUp", "value": key})]
-            })
-            .collect();
-        self.act("key", &json!(actions));
+        let strokes = keys.iter().flat_map(|key| [("keyDown", *key), ("keyUp", *key)]);
+        self.act("key", strokes.map(stroke));
     }
 
-    /// Presses a key while another one is held.
     #[track_caller]
     pub(crate) fn press_with(&self, held: &str, key: &str) {
-        let actions = [("keyDown", held), ("keyDown", key), ("keyUp", key), ("keyUp", held)];
-        let actions = actions.map(|(kind, value)| json!({"type": kind, "value": value}));
-        self.act("key", &json!(actions));
+        let strokes = [("keyDown", held), ("keyDown", key), ("keyUp", key), ("keyUp", held)];
+        self.act("key", strokes.map(stroke));
     }
 }

@@ -79,12 +79,9 @@ fn axe() -> String {
     if !script.exists() {
         // beside it first, so that nobody finds half of it
         let beside = Scratch::new();
-        let status = Command::new("npm")
-            .args(["install", "--silent", "--no-save", "--prefix"])
-            .arg(&beside.0)
-            .arg(AXE)
-            .status();
-        assert!(status.unwrap().success(), "npm installs {AXE}");
+        let mut npm = Command::new("npm");
+        npm.args(["install", "--silent", "--no-save", AXE, "--prefix"]).arg(&beside.0);
+        assert!(npm.status().unwrap().success(), "npm installs {AXE}");
         // Another test may have been faster, with the same.
         let _ = fs::rename(&beside.0, &folder);
     }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::browser::actions::{DELETE, ENTER, ESCAPE, F2, RIGHT};
-use crate::browser::driver::{Browser, browse};
+use crate::browser::driver::{Browsing, browse, browse_to, browse_to_change};
 use crate::browser::tokens::CONTROLS;
 use crate::browser::undoing::{hold, names_of};
 use crate::common::harness::Server;
@@ -14,14 +14,13 @@ pub(super) const SEED: &str = r##"[{"name":"red","value":"#ff0000"},
 /// What the console says of a response with this status.
 const FASTER: &str = "412 (Precondition Failed)";
 
-fn open(browser: &Browser) -> Server {
-    browser.show_to_change(Server::with_seed(SEED, &["--access-log"]))
+fn open() -> Option<(Browsing, Server)> {
+    browse_to_change(Server::with_seed(SEED, &[]))
 }
 
 #[test]
 fn a_form_asks_before_it_loses_what_was_typed_and_wants_a_name_and_a_value() {
-    let Some(browser) = browse() else { return };
-    let _server = open(&browser);
+    let Some((browser, _server)) = open() else { return };
     browser.click("#add");
     let has_color = "return $('#picker').className";
     assert_eq!(browser.run(has_color), "ground", "as what is no color");
@@ -49,14 +48,12 @@ fn a_form_asks_before_it_loses_what_was_typed_and_wants_a_name_and_a_value() {
     browser.until("return window.isAsked && location.hash");
     assert_eq!(browser.value("#value"), "tan");
     browser.fill("#value", "#191970");
-    browser.press(&[ESCAPE]);
-    browser.expect_closed();
+    browser.close();
 }
 
 #[test]
 fn a_color_is_saved_once_and_shown_where_the_search_hides_it() {
-    let Some(browser) = browse() else { return };
-    let server = open(&browser);
+    let Some((browser, server)) = open() else { return };
     browser.fill("#query", "ink");
     hold(&browser, "POST");
     browser.click("#add");
@@ -77,8 +74,7 @@ fn a_color_is_saved_once_and_shown_where_the_search_hides_it() {
 
 #[test]
 fn a_value_is_changed_as_text_and_with_the_picker() {
-    let Some(browser) = browse() else { return };
-    let server = open(&browser);
+    let Some((browser, server)) = open() else { return };
     browser.edit("ink");
     assert_eq!(browser.value("#value"), "#191970");
     browser.fill("#value", "midnightblue");
@@ -106,8 +102,7 @@ fn a_value_is_changed_as_text_and_with_the_picker() {
 
 #[test]
 fn somebody_who_was_faster_is_told_of_before_a_value_is_replaced() {
-    let Some(browser) = browse() else { return };
-    let server = open(&browser);
+    let Some((browser, server)) = open() else { return };
     browser.expect(FASTER);
     hold(&browser, "PUT");
     browser.edit("ink");
@@ -116,8 +111,8 @@ fn somebody_who_was_faster_is_told_of_before_a_value_is_replaced() {
     browser.until("return sent");
     server.ask("PUT", "/colors/ink", r##"{"value":"#222222"}"##);
     browser.run("release()");
-    browser
-        .expect_text("#refusal", "Somebody was faster: ink is #222222 now. Nothing was changed.");
+    let refusal = "Somebody was faster: ink is #222222 now. Nothing was changed.";
+    browser.expect_text("#refusal", refusal);
     assert_eq!(browser.value("#value"), "#111111", "what was typed stays");
     server.ask("GET", "/colors/ink", "").expect_content(r##"{"name":"ink","value":"#222222"}"##);
     browser.expect_text("#save", "Overwrite #222222");
@@ -139,8 +134,7 @@ fn somebody_who_was_faster_is_told_of_before_a_value_is_replaced() {
 
 #[test]
 fn an_open_color_follows_the_changes_of_others() {
-    let Some(browser) = browse() else { return };
-    let server = open(&browser);
+    let Some((browser, server)) = open() else { return };
     browser.open_color("ink");
     server.ask("PUT", "/colors/ink", r##"{"value":"#222222"}"##);
     browser.expect_text("#formats code", "#222222");
@@ -163,10 +157,8 @@ fn an_open_color_follows_the_changes_of_others() {
     browser.expect_text("#note", "Changed elsewhere: it is #333333 now.");
     server.ask("DELETE", "/colors/ink", "");
     browser.expect_text("#note", "Deleted elsewhere.");
-    browser.expect_value(
-        "const {id, value} = document.activeElement; return [id, value]",
-        json!(["value", "red"]),
-    );
+    let typed = "const {id, value} = document.activeElement; return [id, value]";
+    browser.expect_value(typed, json!(["value", "red"]));
     // and after an edit that is given up
     browser.click("#cancel");
     browser.expect_text("#note", "Deleted elsewhere.");
@@ -177,8 +169,7 @@ fn an_open_color_follows_the_changes_of_others() {
 
 #[test]
 fn a_color_of_the_same_name_that_came_first_is_told_of() {
-    let Some(browser) = browse() else { return };
-    let server = open(&browser);
+    let Some((browser, server)) = open() else { return };
     browser.click("#add");
     browser.type_text("new");
     browser.fill("#value", "#111111");
@@ -202,15 +193,12 @@ fn a_color_of_the_same_name_that_came_first_is_told_of() {
 
 #[test]
 fn of_two_colors_with_the_same_name_either_is_changed_and_says_which_it_is() {
-    let Some(browser) = browse() else { return };
-    let server = open(&browser);
+    let Some((browser, server)) = open() else { return };
     let marks = browser.run("return $$('li .open span').map(mark => mark.textContent)");
     assert_eq!(marks, json!(["1 of 2", "", "2 of 2"]));
     browser.open_nth_color("red", 1);
-    browser.expect_text(
-        "#note",
-        "Number 2 of 2 with this name. Programs that ask by name get the first.",
-    );
+    let first = "Programs that ask by name get the first.";
+    browser.expect_text("#note", &format!("Number 2 of 2 with this name. {first}"));
     browser.click("#change");
     browser.fill("#value", "#dd0000");
     browser.press(&[ENTER]);
@@ -220,23 +208,17 @@ fn of_two_colors_with_the_same_name_either_is_changed_and_says_which_it_is() {
     browser.click("#delete");
     browser.expect_text("#count", "2 colors");
     browser.expect_text("#told", "Deleted red.");
-    assert_eq!(
-        server.list(),
-        r##"{"data":[{"name":"ink","value":"#191970"},{"name":"red","value":"#dd0000"}]}"##
-    );
+    let left = r##"{"data":[{"name":"ink","value":"#191970"},{"name":"red","value":"#dd0000"}]}"##;
+    assert_eq!(server.list(), left);
     browser.until("return $('li:last-child .open span').textContent === ''");
     browser.click("#add");
     browser.type_text("ink");
-    browser.expect_text(
-        "#note",
-        "There is one of this name already. Programs that ask by name get the first.",
-    );
+    browser.expect_text("#note", &format!("There is one of this name already. {first}"));
 }
 
 #[test]
 fn a_color_is_renamed_where_it_is_and_keeps_its_value() {
-    let Some(browser) = browse() else { return };
-    let server = open(&browser);
+    let Some((browser, server)) = open() else { return };
     browser.open_color("ink");
     browser.click("#rename");
     browser.type_text("sea & <sky>");
@@ -245,8 +227,7 @@ fn a_color_is_renamed_where_it_is_and_keeps_its_value() {
     browser.expect_closed();
     assert_eq!(browser.names(), ["red", "sea & <sky>", "red"]);
     assert!(server.list().contains(r##"},{"name":"sea & <sky>","value":"#191970"},{"##));
-    browser.click("#takeBack");
-    browser.expect_text("#told", "Undone: Renamed ink to sea & <sky>.");
+    browser.undo("Renamed ink to sea & <sky>.");
     assert!(server.list().contains(r##"},{"name":"ink","value":"#191970"},{"##));
     // in a list that somebody has changed meanwhile
     browser.expect(FASTER);
@@ -264,9 +245,9 @@ fn a_color_is_renamed_where_it_is_and_keeps_its_value() {
 
 #[test]
 fn refusals_are_shown_in_the_words_of_the_service() {
-    let Some(browser) = browse() else { return };
+    let server = Server::with_seed(SEED, &["--max-body", "100"]);
+    let Some((browser, server)) = browse_to(server) else { return };
     browser.expect("413 (Content Too Large)");
-    let server = browser.show(Server::with_seed(SEED, &["--max-body", "100"]));
     browser.edit("ink");
     let value = "x".repeat(101);
     browser.fill("#value", &value);
@@ -277,8 +258,8 @@ fn refusals_are_shown_in_the_words_of_the_service() {
 
 #[test]
 fn a_read_only_service_shows_no_controls() {
-    let Some(browser) = browse() else { return };
-    let _server = browser.show(Server::with_seed(SEED, &["--read-only"]));
+    let server = Server::with_seed(SEED, &["--read-only"]);
+    let Some((browser, _server)) = browse_to(server) else { return };
     browser.expect_seen("#readOnly");
     browser.open_color("ink");
     assert_eq!(browser.run(CONTROLS), 0);
@@ -288,7 +269,7 @@ fn a_read_only_service_shows_no_controls() {
     browser.press(&[ESCAPE, F2, DELETE]);
     browser.expect_text("#told", "This list is read-only.");
     assert_eq!(browser.run("return $('#opened').open"), false);
-    let _server = open(&browser);
+    let _server = browser.show(Server::with_seed(SEED, &[]));
     browser.until(CONTROLS);
 }
 

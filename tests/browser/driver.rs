@@ -17,12 +17,10 @@ use crate::common::proxy::HOST;
 /// The key of an element reference (WebDriver §11).
 pub(super) const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
-/// What the console says of a page that is still open and asks on when its service has ended: that
-/// nobody listens or, as the end may come at any moment of a request, one of several other errors.
+/// What the console says of a page that asks on when its service has ended.
 const ENDED: &str = "Failed to load resource: net::ERR_";
 
-/// A host name that leads to this machine without being a secure context, as on a network without
-/// TLS.
+/// A name of this machine that is no secure context, as on a network without TLS.
 pub(crate) const PLAIN_HOST: &str = "colors.test";
 
 /// Has messages stay, which the page takes away after 12 seconds: a slow machine may look later.
@@ -87,13 +85,28 @@ impl Drop for Lease {
     }
 }
 
-/// A browser for one test. At the end of the test, its console has to be free of errors and
-/// violations of the policy.
+/// A browser for one test, at whose end the console has to be free of errors.
 pub(crate) struct Browsing(Lease);
 
 /// A browser that shows nothing yet; `None`, and the test is skipped, where there is none.
 pub(crate) fn browse() -> Option<Browsing> {
     super::has_chromium().then(|| Browsing(Lease::new()))
+}
+
+/// The same that shows the page of a service and has its list.
+#[track_caller]
+pub(crate) fn browse_to(server: Server) -> Option<(Browsing, Server)> {
+    let browser = browse()?;
+    browser.open(&server);
+    Some((browser, server))
+}
+
+/// The same once the list may be changed.
+#[track_caller]
+pub(crate) fn browse_to_change(server: Server) -> Option<(Browsing, Server)> {
+    let (browser, server) = browse_to(server)?;
+    browser.expect_controls();
+    Some((browser, server))
 }
 
 impl Deref for Browsing {
@@ -129,13 +142,9 @@ impl Browser {
             .expect("chromedriver runs");
         let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines();
         let port = lines.find_map(|line| {
-            Some(
-                line.unwrap()
-                    .split_once("successfully on port ")?
-                    .1
-                    .trim_end_matches('.')
-                    .to_owned(),
-            )
+            let line = line.unwrap();
+            let (_, port) = line.split_once("successfully on port ")?;
+            Some(port.trim_end_matches('.').to_owned())
         });
         let port = port.expect("chromedriver tells its port");
         // chromedriver goes on writing there
@@ -194,7 +203,6 @@ impl Browser {
         log.as_array().unwrap().iter().filter(is_bad).cloned().collect()
     }
 
-    /// One command of the protocol.
     #[track_caller]
     pub(super) fn call(&self, method: &str, command: &str, parameters: Value) -> Value {
         let request =
@@ -208,7 +216,6 @@ impl Browser {
         answer["value"].take()
     }
 
-    /// A command of the DevTools protocol.
     #[track_caller]
     pub(crate) fn devtools(&self, command: &str, parameters: Value) -> Value {
         self.call("POST", "/goog/cdp/execute", json!({"cmd": command, "params": parameters}))
@@ -238,28 +245,19 @@ impl Browser {
         server
     }
 
-    /// The same, and waits until the list may be changed.
-    #[track_caller]
-    pub(crate) fn show_to_change(&self, server: Server) -> Server {
-        self.open(&server);
-        self.expect_controls();
-        server
-    }
-
     /// Waits until the page knows that the list may be changed.
     #[track_caller]
     pub(crate) fn expect_controls(&self) {
         self.expect_seen("#add");
     }
 
-    /// Waits until an element is seen.
     #[track_caller]
     pub(crate) fn expect_seen(&self, selector: &str) {
         let is_seen = "checkVisibility({visibilityProperty: true})";
         self.until(&format!("return $('{selector}').{is_seen}"));
     }
 
-    /// The same with any address.
+    /// Shows the page at an address and waits until it has the list.
     #[track_caller]
     pub(crate) fn go(&self, address: &str) {
         self.go_without_waiting(address);
@@ -270,10 +268,8 @@ impl Browser {
     /// moment, by a step back in the history, which would take back the way to this address, too.
     #[track_caller]
     pub(crate) fn go_without_waiting(&self, address: &str) {
-        self.until(
-            "const isOpen = $('#opened')?.open;
-            return isOpen || !history.state || !location.hash.includes('color=')",
-        );
+        let has_left = "!history.state || !location.hash.includes('color=')";
+        self.until(&format!("return $('#opened')?.open || {has_left}"));
         self.call("POST", "/url", json!({"url": address}));
     }
 
@@ -291,7 +287,6 @@ impl Browser {
         tab
     }
 
-    /// Shows a tab.
     pub(crate) fn switch(&self, tab: &Value) {
         self.call("POST", "/window", json!({"handle": tab}));
     }
@@ -302,14 +297,12 @@ impl Browser {
         self.run_with(script, &json!([]))
     }
 
-    /// Checks what a script gives.
     #[track_caller]
     pub(crate) fn expect_value(&self, script: &str, expected: impl Into<Value>) {
         assert_eq!(self.run(script), expected.into());
     }
 
-    /// The same with arguments. The script finds an element by `$`, and all that there are by
-    /// `$$`.
+    /// The same with arguments. The script finds one element by `$`, and all by `$$`.
     #[track_caller]
     pub(crate) fn run_with(&self, script: &str, arguments: &Value) -> Value {
         const FIND: &str = "const $ = part => document.querySelector(part);
@@ -345,29 +338,34 @@ impl Browser {
 
     /// The same, with a mouse or as a device that is touched.
     pub(crate) fn resize_as(&self, width: u32, height: u32, is_touch: bool) {
-        self.devtools(
-            "Emulation.setDeviceMetricsOverride",
-            json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": is_touch}),
-        );
-        self.devtools(
-            "Emulation.setTouchEmulationEnabled",
-            json!({"enabled": is_touch, "maxTouchPoints": 1}),
-        );
+        let metrics =
+            json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": is_touch});
+        self.devtools("Emulation.setDeviceMetricsOverride", metrics);
+        let touch = json!({"enabled": is_touch, "maxTouchPoints": 1});
+        self.devtools("Emulation.setTouchEmulationEnabled", touch);
     }
 
-    /// Sets a preference of the person: `prefers-color-scheme`.
+    /// Sets a preference of the person, as `prefers-color-scheme`.
     pub(crate) fn prefer(&self, feature: &str, value: &str) {
-        self.devtools(
-            "Emulation.setEmulatedMedia",
-            json!({"features": [{"name": feature, "value": value}]}),
-        );
+        let features = json!({"features": [{"name": feature, "value": value}]});
+        self.devtools("Emulation.setEmulatedMedia", features);
     }
 
-    /// A picture of what is in view.
-    pub(crate) fn picture(&self) -> Vec<u8> {
-        let picture =
-            self.devtools("Page.captureScreenshot", json!({"format": "webp", "quality": 82}));
-        base64::engine::general_purpose::STANDARD.decode(picture["data"].as_str().unwrap()).unwrap()
+    /// The role and the name of each part of the page, as screen readers are told of them.
+    #[track_caller]
+    pub(crate) fn read_out(&self) -> Vec<[String; 2]> {
+        let tree = self.devtools("Accessibility.getFullAXTree", json!({}));
+        let nodes = tree["nodes"].as_array().unwrap().iter();
+        let text = |part: &Value| part["value"].as_str().unwrap_or_default().to_owned();
+        let parts = nodes.filter(|node| node["ignored"] == false);
+        parts.map(|node| [text(&node["role"]), text(&node["name"])]).collect()
+    }
+
+    /// What a command of the DevTools protocol makes: a picture of what is in view, or a document.
+    #[track_caller]
+    pub(crate) fn data(&self, command: &str, parameters: Value) -> Vec<u8> {
+        let made = self.devtools(command, parameters);
+        base64::engine::general_purpose::STANDARD.decode(made["data"].as_str().unwrap()).unwrap()
     }
 }
 

@@ -5,8 +5,9 @@ use serde_json::json;
 
 use crate::browser::actions::{ALT, DELETE, DOWN, END, ENTER, ESCAPE, F2, HOME, RIGHT, TAB};
 use crate::browser::changing::SEED;
-use crate::browser::driver::browse;
+use crate::browser::driver::{browse, browse_to, browse_to_change};
 use crate::browser::tiles::FITS;
+use crate::browser::undoing::names_of;
 use crate::browser::with_colors;
 use crate::common::harness::Server;
 
@@ -15,18 +16,14 @@ const FOCUS: &str = "const {id, parentElement} = document.activeElement; return 
 
 #[test]
 fn everything_can_be_done_with_the_keyboard_alone() {
-    let Some(browser) = browse() else { return };
-    let server = browser.show_to_change(Server::start(&[]));
+    let Some((browser, server)) = browse_to_change(Server::start(&[])) else { return };
     let focus = || browser.run(FOCUS).as_str().unwrap().to_owned();
     let mut path = Vec::new();
     for _ in 0..8 {
         browser.press(&[TAB]);
         path.push(focus());
     }
-    assert_eq!(
-        path,
-        ["query", "order", "add", "more", "showHelp", "addFirst", "bring", "aliceblue"]
-    );
+    assert_eq!(path.join(" "), "query order add more showHelp addFirst bring aliceblue");
     for (key, expected) in
         [(RIGHT, "antiquewhite"), (HOME, "aliceblue"), (END, "yellowgreen"), (HOME, "aliceblue")]
     {
@@ -45,8 +42,6 @@ fn everything_can_be_done_with_the_keyboard_alone() {
     browser.expect_text("#title", "aliceblue");
     browser.press(&[RIGHT, RIGHT]);
     browser.expect_text("#title", "aqua");
-    browser.press(&["1"]);
-    browser.expect_text("#said", "Copied #00ffff");
     // change
     browser.press(&[F2]);
     browser.expect_fields();
@@ -56,11 +51,6 @@ fn everything_can_be_done_with_the_keyboard_alone() {
     browser.expect_text("#told", "aqua is #eeeeee now.");
     // where one has looked last
     browser.expect_focus("aqua");
-    // leave
-    browser.press(&[F2]);
-    browser.expect_fields();
-    browser.press(&[ESCAPE]);
-    browser.expect_closed();
     // move
     browser.press_with(ALT, RIGHT);
     browser.expect_text("#told", "Moved aqua to place 4.");
@@ -100,9 +90,8 @@ fn the_focus_is_seen_and_never_behind_the_header() {
     let _server = browser.show(Server::start(&[]));
     browser.run("$('li .open').focus()");
     browser.press(&[END]);
-    let ring = browser
-        .run("const {outlineStyle, outlineWidth} = getComputedStyle(document.activeElement); return [outlineStyle, outlineWidth]");
-    assert_eq!(ring, json!(["solid", "3px"]));
+    let ring = "const {outlineStyle, outlineWidth} = getComputedStyle(document.activeElement); return [outlineStyle, outlineWidth]";
+    browser.expect_value(ring, json!(["solid", "3px"]));
     browser.run("window.behind = [];
         onkeyup = () => {
             const {top, bottom} = document.activeElement.getBoundingClientRect();
@@ -116,30 +105,25 @@ fn the_focus_is_seen_and_never_behind_the_header() {
 
 #[test]
 fn the_focus_never_falls_to_the_body_when_what_has_it_goes() {
-    let Some(browser) = browse() else { return };
     let seed = r#"[{"name":"red","value":"red"}]"#;
-    let server = browser.show_to_change(Server::with_seed(seed, &[]));
-    let expect = |focus: &str| {
-        browser.until(&format!(
-            "const {{id, className}} = document.activeElement; return (id || className) === '{focus}'"
-        ))
-    };
+    let Some((browser, server)) = browse_to_change(Server::with_seed(seed, &[])) else { return };
+    let expect =
+        |focus: &str| browser.until(&format!("return document.activeElement.matches('{focus}')"));
     browser.delete("red");
-    expect("query");
+    expect("#query");
     browser.click("#takeBack");
     browser.expect_text("#told", "Undone: Deleted red.");
-    expect("open");
+    expect(".open");
     browser.click("#dismiss");
-    expect("open");
+    expect(".open");
     browser.edit("red");
     browser.click("#cancel");
-    expect("next");
+    expect("#next");
     server.ask("DELETE", "/colors/red", "");
     browser.expect_text("#note", "Deleted elsewhere.");
-    expect("next");
-    browser.press(&[ESCAPE]);
-    browser.expect_closed();
-    expect("query");
+    expect("#next");
+    browser.close();
+    expect("#query");
     for name in ["a", "b", "c"] {
         server.ask("POST", "/colors", &format!(r#"{{"name":"{name}","value":"tan"}}"#));
     }
@@ -155,13 +139,12 @@ fn the_focus_never_falls_to_the_body_when_what_has_it_goes() {
     browser.fill("#value", "navy");
     browser.press(&[ENTER]);
     browser.expect_closed();
-    expect("open");
+    expect(".open");
 }
 
 #[test]
 fn a_message_does_not_go_while_it_has_the_focus() {
-    let Some(browser) = browse() else { return };
-    let _server = browser.show_to_change(Server::with_seed(SEED, &[]));
+    let Some((browser, _server)) = browse_to_change(Server::with_seed(SEED, &[])) else { return };
     browser.run("const set = setTimeout; window.setTimeout = (action, time) => time === 12000 ? window.end = action : set(action, time)");
     browser.delete("red");
     for (focus, told) in [("#takeBack", "Deleted red."), ("#query", "")] {
@@ -184,7 +167,8 @@ fn what_is_told_stays_in_its_place_and_covers_neither_the_focus_nor_what_can_be_
     let Some(browser) = browse() else { return };
     for (width, height, is_touch) in [(1024, 600, false), (844, 390, true), (360, 740, true)] {
         browser.resize_as(width, height, is_touch);
-        let _server = browser.show_to_change(Server::start(&[]));
+        let _server = browser.show(Server::start(&[]));
+        browser.expect_controls();
         browser.run("$('li .open').focus()");
         browser.press(&[END, DELETE]);
         browser.expect_text("#told", "Deleted yellowgreen.");
@@ -202,8 +186,7 @@ fn what_is_told_stays_in_its_place_and_covers_neither_the_focus_nor_what_can_be_
             assert_eq!(browser.run(place), before, "{width}");
             assert_eq!(browser.run(COVERED), json!([]), "{width}, fields {fields}");
         }
-        browser.press(&[ESCAPE]);
-        browser.expect_closed();
+        browser.close();
         browser.click("#showHelp");
         assert_eq!(browser.run(place), before, "{width}");
         assert_eq!(browser.run(COVERED), json!([]), "{width}, help");
@@ -250,10 +233,8 @@ fn texts_of_strangers_are_text() {
         browser.press(&[ENTER]);
         browser.expect_closed();
     }
-    let list: serde_json::Value = serde_json::from_str(&server.list()).unwrap();
-    let expected: Vec<_> =
-        texts.iter().map(|text| json!({"name": text, "value": "#000000"})).collect();
-    assert_eq!(list["data"], json!(expected));
+    assert_eq!(names_of(&server), texts);
+    assert_eq!(server.list().matches(r##","value":"#000000"}"##).count(), texts.len());
     browser.delete("..");
     browser.fill("#query", "<img");
     browser.expect_text("#count", "1 of 12 colors");
@@ -286,10 +267,9 @@ fn nothing_shifts_while_the_page_loads() {
             browser.open(server);
             let after_a_frame = "return new Promise(resolve => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => resolve(shifts)))))";
             let shifts = browser.run(after_a_frame);
-            let sum: f64 =
-                shifts.as_array().unwrap().iter().map(|shift| shift[0].as_f64().unwrap()).sum();
-            // what Lighthouse rounds to 0: text that is measured anew may move by a part of a
-            // pixel
+            let sizes = shifts.as_array().unwrap().iter().map(|shift| shift[0].as_f64().unwrap());
+            let sum: f64 = sizes.sum();
+            // what Lighthouse rounds to 0: a text that is measured anew may move by less than a pixel
             assert!(sum < 0.001, "{width}, server {number}: {shifts}");
         }
     }
@@ -301,37 +281,21 @@ fn without_javascript_a_link_leads_to_the_list_and_no_control_is_seen() {
     let server = Server::start(&[]);
     browser.devtools("Emulation.setScriptExecutionDisabled", json!({"value": true}));
     browser.go_without_waiting(&format!("http://{}/", server.address));
-    let tree = browser.devtools("Accessibility.getFullAXTree", json!({}));
+    let mut parts = browser.read_out();
     browser.devtools("Emulation.setScriptExecutionDisabled", json!({"value": false}));
-    let named: Vec<_> = tree["nodes"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|node| node["ignored"] == false)
-        .map(|node| {
-            (node["role"]["value"].as_str().unwrap(), node["name"]["value"].as_str().unwrap())
-        })
-        .filter(|(role, _)| ["button", "searchbox", "combobox", "link"].contains(role))
-        .collect();
-    assert_eq!(named, [("link", "/colors")]);
+    parts.retain(|[role, _]| ["button", "searchbox", "combobox", "link"].contains(&role.as_str()));
+    assert_eq!(parts, [["link", "/colors"]]);
 }
 
 #[test]
 fn what_is_there_and_what_happens_is_read_out() {
-    let Some(browser) = browse() else { return };
-    let _server = browser.show(Server::start(&[]));
+    let Some((browser, _server)) = browse_to(Server::start(&[])) else { return };
     let roles = "return ['message', 'said', 'note', 'away', 'refusal'].map(id => document.getElementById(id).role)";
     assert_eq!(browser.run(roles), json!(["status", "status", "status", "alert", "alert"]));
     let tile = "const li = $('li:nth-child(3)'); return [li.ariaSetSize, li.ariaPosInSet]";
     assert_eq!(browser.run(tile), json!(["148", "3"]));
-    let tree = browser.devtools("Accessibility.getFullAXTree", json!({}));
-    let named = |role: &str, name: &str| {
-        tree["nodes"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .any(|node| node["role"]["value"] == role && node["name"]["value"] == name)
-    };
+    let parts = browser.read_out();
+    let named = |role: &str, name: &str| parts.contains(&[role.to_owned(), name.to_owned()]);
     assert!(named("list", "Colors") && named("searchbox", "Search name or color"));
     assert!(named("combobox", "Sort by"));
     // Safari takes a list without bullets for none unless it says so
@@ -341,12 +305,8 @@ fn what_is_there_and_what_happens_is_read_out() {
     assert!(named("button", "aqua #00ffff") || named("button", "aqua#00ffff"));
     // marks and keys are no part of the names
     browser.open_color("aqua");
-    let tree = browser.devtools("Accessibility.getFullAXTree", json!({}));
-    let nodes = tree["nodes"].as_array().unwrap().iter();
-    let names: Vec<_> = nodes
-        .filter(|node| node["ignored"] == false)
-        .filter_map(|node| Some(node["name"]["value"].as_str()?.replace(' ', "")))
-        .collect();
+    let parts = browser.read_out();
+    let names: Vec<_> = parts.iter().map(|[_, name]| name.replace(' ', "")).collect();
     assert!(names.iter().any(|name| name == "value#00ffff"), "{names:?}");
     assert!(!names.iter().any(|name| name.contains(['●', '✓']) || name == "Aa"), "{names:?}");
     let others =

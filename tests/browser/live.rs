@@ -2,8 +2,9 @@
 
 use serde_json::json;
 
+use crate::browser::actions::ENTER;
 use crate::browser::changing::SEED;
-use crate::browser::driver::{PLAIN_HOST, browse};
+use crate::browser::driver::{PLAIN_HOST, browse, browse_to, browse_to_change};
 use crate::browser::with_colors;
 use crate::common::harness::{Server, colors, wait_until};
 use crate::wire::recipes::own_address;
@@ -36,8 +37,7 @@ fn an_open_color_stands_still_while_others_change_it_and_the_list() {
 
 #[test]
 fn changes_of_others_are_read_out_once_in_five_seconds_and_hits_after_a_search() {
-    let Some(browser) = browse() else { return };
-    let server = browser.show(Server::start(&[]));
+    let Some((browser, server)) = browse_to(Server::start(&[])) else { return };
     browser.run(
         "const set = setTimeout;
         window.sayings = [];
@@ -70,8 +70,8 @@ fn changes_of_others_are_read_out_once_in_five_seconds_and_hits_after_a_search()
 
 #[test]
 fn a_change_keeps_the_place_in_a_list_of_5000_whether_or_not_the_tile_with_the_focus_goes() {
-    let Some(browser) = browse() else { return };
-    let server = browser.show(with_colors((0..5000).map(|number| (number, "#99cccc"))));
+    let server = with_colors((0..5000).map(|number| (number, "#99cccc")));
+    let Some((browser, server)) = browse_to(server) else { return };
     let columns = browser.run("return Math.round($('#list').clientWidth / $('li').clientWidth)");
     let columns = columns.as_u64().unwrap();
     browser.focus("0");
@@ -100,10 +100,8 @@ fn a_change_keeps_the_place_in_a_list_of_5000_whether_or_not_the_tile_with_the_f
 
 /// How many requests wait at a service, and how many GETs of the list it has answered.
 pub(super) fn requests(server: &Server) -> (usize, usize) {
-    let metrics = server.ask("GET", "/metrics", "").content;
-    let waiting = metrics.lines().find_map(|line| line.strip_prefix("colors_requests_waiting "));
-    let answered = server.log().lines().filter(|line| line.contains(" GET \"/colors\"")).count();
-    (waiting.unwrap().parse().unwrap(), answered)
+    let waiting = server.metric("colors_requests_waiting") as usize;
+    (waiting, server.log().matches(" GET \"/colors\"").count())
 }
 
 #[test]
@@ -131,22 +129,18 @@ fn one_of_seven_windows_waits_and_tells_the_others() {
     let Some(browser) = browse() else { return };
     // without TLS, there is less of what windows have to speak with each other
     let server = Server::with_seed(SEED, &["--access-log", "--allow-host", PLAIN_HOST]);
-    let windows: Vec<_> = (0..7)
-        .map(|_| {
-            let new = browser.call("POST", "/window/new", json!({"type": "window"}));
-            browser.switch(&new["handle"]);
-            browser.go(&format!("http://{PLAIN_HOST}:{}/", server.address.port()));
-            new["handle"].clone()
-        })
-        .collect();
+    let windows = [(); 7].map(|()| {
+        let new = browser.call("POST", "/window/new", json!({"type": "window"}));
+        browser.switch(&new["handle"]);
+        browser.go(&format!("http://{PLAIN_HOST}:{}/", server.address.port()));
+        new["handle"].clone()
+    });
     browser.change("ink", "tan");
-    browser.expect_text("#told", "ink is tan now.");
-    let visible = windows.iter().all(|window| {
+    for window in &windows {
         browser.switch(window);
         browser.expect_text("li:nth-child(2) .value", "tan");
-        browser.run("return document.visibilityState") == "visible"
-    });
-    assert!(visible);
+        browser.expect_value("return document.visibilityState", "visible");
+    }
     // each asks once when it opens, and once or twice for the change
     let asked = requests(&server).1;
     assert!(asked <= 35, "{asked}: {}", server.log());
@@ -223,8 +217,8 @@ fn the_list_is_asked_for_first_and_the_page_says_that_it_loads() {
 
 #[test]
 fn while_the_service_is_away_the_page_says_so_and_no_longer_when_it_is_back() {
-    let Some(browser) = browse() else { return };
-    let server = browser.show_to_change(Server::spawn(colors(&["--listen", &own_address(0)])));
+    let server = Server::spawn(colors(&["--listen", &own_address(0)]));
+    let Some((browser, server)) = browse_to_change(server) else { return };
     let address = server.address.to_string();
     let top = "return $('li').getBoundingClientRect().top";
     let before = browser.run(top);
@@ -232,7 +226,9 @@ fn while_the_service_is_away_the_page_says_so_and_no_longer_when_it_is_back() {
     browser.expect_text("#away", AWAY);
     assert_eq!(browser.run(top), before, "it pushes nothing down");
     assert_eq!(browser.names().len(), 148);
-    browser.change("azure", "red");
+    browser.edit("azure");
+    browser.fill("#value", "red");
+    browser.press(&[ENTER]);
     browser.expect_text("#refusal", "The service does not answer");
     let seed = r##"[{"name":"azure","value":"#f0ffff"}]"##;
     let server = Server::with_seed(seed, &["--listen", &address]);

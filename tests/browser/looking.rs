@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::json;
 
 use crate::browser::actions::{CONTROL, DOWN, ENTER, ESCAPE, RIGHT};
-use crate::browser::driver::{PLAIN_HOST, browse};
+use crate::browser::driver::{PLAIN_HOST, browse, browse_to, browse_to_change};
 use crate::browser::with_colors;
 use crate::common::harness::Server;
 
@@ -14,8 +14,7 @@ const SMALL: &str = r##"[{"name":"red","value":"#ff0000"},{"name":"ink","value":
 
 #[test]
 fn above_the_seed_a_line_says_what_colors_are_for_and_leads_on_until_something_is_changed() {
-    let Some(browser) = browse() else { return };
-    let server = browser.show_to_change(Server::start(&[]));
+    let Some((browser, server)) = browse_to_change(Server::start(&[])) else { return };
     let line = "Programs and lamps read these colors by name, and follow each change. Add one of yours or bring a file";
     let is_seen = "return $('#first').checkVisibility()";
     browser.expect_text("#first", line);
@@ -25,8 +24,7 @@ fn above_the_seed_a_line_says_what_colors_are_for_and_leads_on_until_something_i
     browser.expect_value("return window.isAsked", true);
     browser.click("#addFirst");
     browser.expect_fields();
-    browser.press(&[ESCAPE]);
-    browser.expect_closed();
+    browser.close();
     browser.expect_value(is_seen, true);
     server.ask("DELETE", "/colors/aqua", "");
     browser.expect_text("#count", "147 colors");
@@ -39,8 +37,7 @@ fn above_the_seed_a_line_says_what_colors_are_for_and_leads_on_until_something_i
 
 #[test]
 fn a_slash_leads_to_the_search_which_is_in_the_address_as_the_order_is_and_survives_a_reload() {
-    let Some(browser) = browse() else { return };
-    let _server = browser.show_to_change(Server::start(&[]));
+    let Some((browser, _server)) = browse_to_change(Server::start(&[])) else { return };
     browser.sort("lightness");
     // but not while one types
     browser.press(&["/", "a", "/", "b"]);
@@ -101,11 +98,10 @@ fn names_are_readable_on_every_color() {
 
 #[test]
 fn search_finds_words_in_any_order_and_below_a_heading_what_is_nearest_to_a_color() {
-    let Some(browser) = browse() else { return };
     let seed = r##"[{"name":"crimson","value":"#dc143c"},{"name":"Bored Blue","value":"#0000ff"},{"name":"red","value":"#ff0000"},
         {"name":"rot","value":"rgb(255 0 0)"},{"name":"none","value":"see the book"},{"name":"soup of Teal","value":"#010101"},
         {"name":"duck","value":"#008080"},{"name":"teal","value":"gold"},{"name":"TEAL","value":"#111111"}]"##;
-    let _server = browser.show(Server::with_seed(seed, &[]));
+    let Some((browser, _server)) = browse_to(Server::with_seed(seed, &[])) else { return };
     // what has the text, and the first of what is near
     for (query, having, near) in [
         ("edb  LUE", &["Bored Blue"][..], &[][..]),
@@ -149,8 +145,7 @@ fn search_finds_words_in_any_order_and_below_a_heading_what_is_nearest_to_a_colo
 
 #[test]
 fn twelve_are_near_a_color_alpha_breaks_ties_and_few_hits_do_not_fill_the_screen() {
-    let Some(browser) = browse() else { return };
-    let _server = browser.show(Server::start(&[]));
+    let Some((browser, _server)) = browse_to(Server::start(&[])) else { return };
     assert_eq!(browser.run("return $('#query').placeholder"), "Name or color");
     for (query, first, equal) in [("#ff634780", "tomato", 0), ("hsl(9 100% 64%)", "tomato", 1)] {
         browser.fill("#query", query);
@@ -166,8 +161,7 @@ fn twelve_are_near_a_color_alpha_breaks_ties_and_few_hits_do_not_fill_the_screen
 
 #[test]
 fn the_list_is_shown_by_name_hue_and_lightness_and_as_it_is() {
-    let Some(browser) = browse() else { return };
-    let server = browser.show(Server::with_seed(SMALL, &[]));
+    let Some((browser, server)) = browse_to(Server::with_seed(SMALL, &[])) else { return };
     let before = server.list();
     for (order, names) in [
         ("Name", ["Brand", "gray", "ink", "lime", "red", "snow"]),
@@ -281,8 +275,7 @@ fn a_key_copies_the_value_and_each_form_and_says_so() {
             browser.press(&[key]);
             browser.expect_text("#said", &format!("Copied {form}"));
         }
-        browser.press(&[ESCAPE]);
-        browser.expect_closed();
+        browser.close();
         assert_eq!(pasted(), forms[3], "{origin}");
         browser.open_color("snow");
         browser.click("#formats button");
@@ -329,7 +322,7 @@ fn readmes_picture_is_small_and_made_here() {
     let server = Server::start(&[]);
     browser.go(&format!("http://{}/#sort=hue", server.address));
     browser.expect_controls();
-    let picture = browser.picture();
+    let picture = browser.data("Page.captureScreenshot", json!({"format": "webp", "quality": 82}));
     // its bytes depend on the fonts of the machine, so that a test cannot compare them
     if std::env::var_os("WRITE_DOCUMENTS").is_some() {
         fs::write(file, picture).unwrap();

@@ -1,21 +1,16 @@
 //! A color opened: its forms and its contrast; and the page on paper.
 
-use base64::Engine as _;
 use serde_json::{Value, json};
 
 use crate::browser::actions::{DOWN, ESCAPE, F2, LEFT, RIGHT};
 use crate::browser::changing::SEED;
-use crate::browser::driver::browse;
+use crate::browser::driver::{browse, browse_to, browse_to_change};
 use crate::browser::with_colors;
 use crate::common::harness::Server;
 
-#[test]
-fn a_color_is_shown_as_it_is_stored_and_in_the_forms_of_css_with_its_contrast() {
-    let Some(browser) = browse() else { return };
-    // figures of CSS Color 4 and of WCAG 2.2; what sRGB does not have is the nearest there (~), and
-    // the last two are rounded to 8 bits first, and brighter than white
-    let cases: Value = serde_json::from_str(
-        r##"[
+/// Figures of CSS Color 4 and of WCAG 2.2. What sRGB does not have is the nearest there (~), and the
+/// last two are rounded to 8 bits first, and brighter than white.
+const CASES: &str = r##"[
 ["#663399", ["rgb(102 51 153)", "hsl(270 50% 40%)", "oklch(44.03% 0.1603 303.37)"], "8.40 2.49"],
 ["cyan", ["#00ffff", "rgb(0 255 255)", "hsl(180 100% 50%)", "oklch(90.54% 0.15455 194.77)"], "1.25 16.74"],
 ["#ff000080", ["rgb(255 0 0 / 0.502)", "hsl(0 100% 50% / 0.502)", "oklch(62.8% 0.25768 29.23 / 0.502)"], ""],
@@ -26,9 +21,12 @@ fn a_color_is_shown_as_it_is_stored_and_in_the_forms_of_css_with_its_contrast() 
 ["rgb(254.6 0 0)", ["#ff0000", "rgb(255 0 0)", "hsl(0 100% 50%)", "oklch(62.72% 0.25738 29.23)"], "4.01 5.23"],
 ["rgb(255 0 0 / 50%)", ["#ff000080", "hsl(0 100% 50% / 0.5)", "oklch(62.8% 0.25768 29.23 / 0.5)"], ""],
 ["color(srgb 2 2 2)", ["~#ffffff", "~rgb(255 255 255)", "~hsl(0 0% 100%)"], "1.00 21.00"]
-]"##,
-    )
-    .unwrap();
+]"##;
+
+#[test]
+fn a_color_is_shown_as_it_is_stored_and_in_the_forms_of_css_with_its_contrast() {
+    let Some(browser) = browse() else { return };
+    let cases: Value = serde_json::from_str(CASES).unwrap();
     let cases = cases.as_array().unwrap();
     let names = cases.iter().map(|case| case[0].as_str().unwrap());
     let _server = browser.show(with_colors(names.map(|name| (name, name))));
@@ -50,10 +48,9 @@ fn a_color_is_shown_as_it_is_stored_and_in_the_forms_of_css_with_its_contrast() 
             return pen.getImageData(0, 0, 1, 1).data.join();
         })).size";
         assert_eq!(browser.run(different), 1, "{case}");
-        browser.expect_value(
-            "const contrast = $('#contrast'); return contrast.hidden ? '' : contrast.textContent",
-            contrast.unwrap_or_default(),
-        );
+        let shown =
+            "const {hidden, textContent} = $('#contrast'); return hidden ? '' : textContent";
+        browser.expect_value(shown, contrast.unwrap_or_default());
         browser.press(&[RIGHT]);
     }
     browser.expect_text("#title", "#663399");
@@ -62,9 +59,9 @@ fn a_color_is_shown_as_it_is_stored_and_in_the_forms_of_css_with_its_contrast() 
 #[test]
 fn colors_of_the_scheme_change_with_it() {
     let Some(browser) = browse() else { return };
-    let seed = r#"[{"name":"ink","value":"light-dark(#123456, white)"},{"name":"ground","value":"Canvas"}]"#;
     browser.prefer("prefers-color-scheme", "light");
-    let _server = browser.show(Server::with_seed(seed, &[]));
+    let colors = [("ink", "light-dark(#123456, white)"), ("ground", "Canvas")];
+    let _server = browser.show(with_colors(colors));
     let inks = "return $$('li').map(tile => tile.style.color)";
     let (white, black) = ("rgb(255, 255, 255)", "rgb(0, 0, 0)");
     browser.open_color("ink");
@@ -77,8 +74,7 @@ fn colors_of_the_scheme_change_with_it() {
 
 #[test]
 fn arrow_keys_lead_from_color_to_color() {
-    let Some(browser) = browse() else { return };
-    let _server = browser.show(Server::start(&[]));
+    let Some((browser, _server)) = browse_to(Server::start(&[])) else { return };
     let names = browser.names();
     browser.open_color(&names[4]);
     browser.expect_text("#place", "5 of 148");
@@ -92,8 +88,7 @@ fn arrow_keys_lead_from_color_to_color() {
     browser.expect_text("#title", &names[4 + columns]);
     // the focus is where one has looked last
     browser.click("#opened .close");
-    let last = &names[4 + columns];
-    browser.until(&format!("return document.activeElement.firstChild.textContent === '{last}'"));
+    browser.expect_focus(&names[4 + columns]);
     // from one that the search hides
     for (key, place) in [(LEFT, "32 of 32"), (RIGHT, "1 of 32")] {
         browser.run("location.hash = '#q=blue&color=tomato'");
@@ -108,7 +103,6 @@ fn an_open_color_has_an_address_that_a_link_opens_and_back_closes() {
     let Some(browser) = browse() else { return };
     let seed = r#"[{"name":"a & b","value":"red"},{"name":"ink","value":"navy"},{"name":"ink","value":"black"}]"#;
     let server = Server::with_seed(seed, &[]);
-    let hash = || browser.run("return location.hash");
     browser.go(&format!("http://{}/#q=n&color=ink&nth=2", server.address));
     browser.expect_text("#formats code", "black");
     browser.expect_value("return document.title", "ink – Colors");
@@ -124,18 +118,17 @@ fn an_open_color_has_an_address_that_a_link_opens_and_back_closes() {
     browser.click("#dismiss");
     browser.press(&[ESCAPE]);
     browser.until("return !location.hash");
-    assert_eq!(hash(), "");
     // a step is no further page to go back through, but it is read out
     let entry = || browser.run("return navigation.currentEntry.index");
     let list = entry();
     for closes in ["history.back()", "$('#opened .close').click()"] {
         browser.open_color("ink");
-        assert_eq!(hash(), "#color=ink");
+        browser.expect_value("return location.hash", "#color=ink");
         browser.press(&[RIGHT]);
-        assert_eq!(hash(), "#color=ink&nth=2");
+        browser.expect_value("return location.hash", "#color=ink&nth=2");
         browser.expect_text("#said", "ink, black, 3 of 3");
         browser.press(&[RIGHT]);
-        assert_eq!(hash(), "#color=a+%26+b");
+        browser.expect_value("return location.hash", "#color=a+%26+b");
         browser.run(closes);
         browser.until("return !location.hash && !$('#opened').open");
         assert_eq!(entry(), list);
@@ -154,8 +147,7 @@ fn an_open_color_has_an_address_that_a_link_opens_and_back_closes() {
 fn every_pointer_is_told_how_to_copy_and_keys_that_copy_type_in_a_field_and_are_not_shown_there() {
     const SEEN: &str = "const {content} = getComputedStyle($('#formats'), '::before');
         return [$('#formats kbd').checkVisibility(), content]";
-    let Some(browser) = browse() else { return };
-    let server = browser.show_to_change(Server::with_seed(SEED, &[]));
+    let Some((browser, server)) = browse_to_change(Server::with_seed(SEED, &[])) else { return };
     browser.open_color("red");
     assert_eq!(browser.run(SEEN), json!([true, "\"Click to copy, or press the number\""]));
     let room = "const [code, key] = ['code', 'kbd'].map(part => $(`#formats :nth-child(4) ${part}`).getBoundingClientRect()); return key.left - code.right";
@@ -179,13 +171,9 @@ fn every_pointer_is_told_how_to_copy_and_keys_that_copy_type_in_a_field_and_are_
 
 #[test]
 fn on_paper_every_color_is_there_and_no_page_is_empty() {
-    let Some(browser) = browse() else { return };
     let many = with_colors((0..1001).map(|number| (format!("color-{number}"), "#99cccc")));
-    let _server = browser.show(many);
-    let pdf =
-        browser.devtools("Page.printToPDF", json!({"paperWidth": 8.27, "paperHeight": 11.69}));
-    let pdf =
-        base64::engine::general_purpose::STANDARD.decode(pdf["data"].as_str().unwrap()).unwrap();
+    let Some((browser, _server)) = browse_to(many) else { return };
+    let pdf = browser.data("Page.printToPDF", json!({"paperWidth": 8.27, "paperHeight": 11.69}));
     // 4 columns and 16 rows on A4, one row fewer below the header
     let text = String::from_utf8_lossy(&pdf);
     assert_eq!(text.matches("/Type /Page\n").count(), 16);

@@ -3,15 +3,12 @@
 
 use serde_json::json;
 
-use crate::browser::actions::{ALT, CONTROL, RIGHT};
-use crate::browser::driver::{Browser, browse};
+use crate::browser::actions::{ALT, RIGHT};
 use crate::browser::undoing::{hold, names_of, open};
-use crate::common::harness::Server;
 
 #[test]
 fn alt_and_arrow_keys_move_a_color_in_one_change_and_undo_moves_it_back() {
-    let Some(browser) = browse() else { return };
-    let server = open(&browser);
+    let Some((browser, server)) = open() else { return };
     // the color rests when the test says so, however long the presses take
     browser.run("const set = setTimeout; window.setTimeout = (action, time) => time === 500 ? window.rest = action : set(action, time)");
     browser.focus("red");
@@ -26,20 +23,17 @@ fn alt_and_arrow_keys_move_a_color_in_one_change_and_undo_moves_it_back() {
     let log = server.log_when("it is logged", |log| log.contains(" PUT "));
     assert_eq!(log.matches(" PUT ").count(), 1, "{log}");
     browser.expect_focus("red");
-    browser.press_with(CONTROL, "z");
-    browser.expect_text("#told", "Undone: Moved red to place 4.");
+    browser.undo("Moved red to place 4.");
     assert_eq!(names_of(&server), ["red", "ink", "lime", "snow", "gold"]);
     // taken back before it was sent
     browser.press_with(ALT, RIGHT);
-    browser.press_with(CONTROL, "z");
-    browser.expect_text("#told", "Undone: Moved red to place 2.");
+    browser.undo("Moved red to place 2.");
     assert_eq!(names_of(&server), ["red", "ink", "lime", "snow", "gold"]);
 }
 
 #[test]
 fn a_tile_is_dragged_to_where_another_one_is_unless_the_order_is_not_that_of_the_list() {
-    let Some(browser) = browse() else { return };
-    let server = open(&browser);
+    let Some((browser, server)) = open() else { return };
     browser.drag("gold", "ink");
     browser.expect_text("#told", "Moved gold to place 2.");
     assert_eq!(browser.names(), ["red", "gold", "ink", "lime", "snow"]);
@@ -62,20 +56,13 @@ fn a_tile_is_dragged_to_where_another_one_is_unless_the_order_is_not_that_of_the
 
 #[test]
 fn a_tile_that_is_touched_moves_once_it_is_held() {
-    let Some(browser) = browse() else { return };
+    let Some((browser, server)) = open() else { return };
     browser.resize_as(390, 844, true);
-    let server = open(&browser);
-    let place = |index: usize| {
-        let script = format!(
-            "const {{x, y, width, height}} = $$('li')[{index}].getBoundingClientRect(); return [x + width / 2, y + height / 2]"
-        );
-        let place = browser.run(&script);
-        json!([{"x": place[0], "y": place[1]}])
-    };
     let touch = |kind: &str, points: &serde_json::Value| {
         browser.devtools("Input.dispatchTouchEvent", json!({"type": kind, "touchPoints": points}));
     };
-    let (from, to) = (place(0), place(4));
+    let [from, to] = ["red", "gold"].map(|name| browser.middle(name));
+    let [from, to] = [from, to].map(|place| json!([{"x": place[0], "y": place[1]}]));
     touch("touchStart", &from);
     browser.until("return $('.carried')");
     touch("touchMove", &to);
@@ -85,38 +72,29 @@ fn a_tile_that_is_touched_moves_once_it_is_held() {
     assert_eq!(names_of(&server), ["ink", "lime", "snow", "gold", "red"]);
 }
 
-/// Moves a color on the page to the right; somebody deletes red before the service is told.
-fn move_while_red_is_deleted(browser: &Browser, name: &str) -> Server {
-    browser.expect("412 (Precondition Failed)");
-    let server = open(browser);
-    hold(browser, "PUT");
-    browser.focus(name);
-    browser.press_with(ALT, RIGHT);
-    browser.until("return sent");
-    server.ask("DELETE", "/colors/red", "");
-    server
-}
-
 #[test]
-fn a_move_goes_beside_the_same_neighbor_in_a_list_that_has_changed_meanwhile() {
-    let Some(browser) = browse() else { return };
-    let server = move_while_red_is_deleted(&browser, "ink");
+fn a_move_goes_beside_the_same_neighbor_in_a_list_that_has_changed_unless_the_color_has_gone() {
+    let Some((browser, server)) = open() else { return };
+    browser.expect("412 (Precondition Failed)");
+    // somebody deletes a color before the service is told
+    let move_and_delete = |moved: &str, deleted: &str| {
+        hold(&browser, "PUT");
+        browser.focus(moved);
+        browser.press_with(ALT, RIGHT);
+        browser.until("return sent");
+        server.ask("DELETE", &format!("/colors/{deleted}"), "").expect_status(200);
+    };
+    move_and_delete("ink", "red");
     server.ask("POST", "/colors", r##"{"name":"new","value":"#333333"}"##);
     browser.run("release()");
     browser.expect_text("#told", "Moved ink to place 3. The list had changed meanwhile.");
     assert_eq!(names_of(&server), ["lime", "ink", "snow", "gold", "new"]);
-    browser.click("#takeBack");
-    browser.expect_text("#told", "Undone: Moved ink to place 3.");
+    browser.undo("Moved ink to place 3.");
     assert_eq!(names_of(&server), ["ink", "lime", "snow", "gold", "new"]);
-}
-
-#[test]
-fn a_color_that_somebody_has_deleted_meanwhile_is_not_moved_and_the_page_says_so() {
-    let Some(browser) = browse() else { return };
-    let server = move_while_red_is_deleted(&browser, "red");
+    move_and_delete("lime", "lime");
     browser.run("release()");
     browser
-        .expect_text("#told", "Somebody was faster: red is no longer there. Nothing was changed.");
-    assert_eq!(browser.names(), ["ink", "lime", "snow", "gold"]);
-    assert_eq!(names_of(&server), ["ink", "lime", "snow", "gold"]);
+        .expect_text("#told", "Somebody was faster: lime is no longer there. Nothing was changed.");
+    assert_eq!(browser.names(), ["ink", "snow", "gold", "new"]);
+    assert_eq!(names_of(&server), ["ink", "snow", "gold", "new"]);
 }

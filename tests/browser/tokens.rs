@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::browser::actions::{ALT, DELETE, ENTER, ESCAPE, F2, RIGHT};
 use crate::browser::changing::SEED;
-use crate::browser::driver::{Browser, browse};
+use crate::browser::driver::{Browser, browse, browse_to};
 use crate::browser::undoing::hold;
 use crate::common::harness::{Scratch, Server};
 
@@ -35,30 +35,25 @@ fn expect_dialog(browser: &Browser, headline: &str) {
 
 #[test]
 fn a_token_with_a_character_that_no_field_can_have_is_refused_in_the_dialog() {
-    let Some(browser) = browse() else { return };
-    let _server = browser.show(guarded(&[]));
+    let Some((browser, _server)) = browse_to(guarded(&[])) else { return };
     browser.click("#give");
     expect_dialog(&browser, "Changes need a token");
     assert_eq!(browser.text("#asking .main"), "Enter token");
+    let reason = "A token has only letters, digits and - . _ ~ + /, and = at its end. This one has something else.";
     for bad in ["\u{201c}the-right-token\u{201d}", "pässword", "two words", "a\u{2060}b", "=a"] {
         // pasted, which a test does by setting what the field has
         browser.run_with("$('#token').value = arguments[0]", &json!([bad]));
         browser.press(&[ENTER]);
-        browser
-            .expect_text("#reason", "A token has only letters, digits and - . _ ~ + /, and = at its end. This one has something else.");
-        assert_eq!(
-            browser.run("return [$('#asking').open, sessionStorage.length]"),
-            json!([true, 0]),
-            "{bad}"
-        );
+        browser.expect_text("#reason", reason);
+        let state = browser.run("return [$('#asking').open, sessionStorage.length]");
+        assert_eq!(state, json!([true, 0]), "{bad}");
     }
     // white space around it is not part of it
     browser.run_with("$('#token').value = arguments[0]", &json!([format!("  {TOKEN} ")]));
     browser.press(&[ENTER]);
     browser.expect_controls();
-    assert!(
-        browser.text("#kept").ends_with("The tabs of this page keep yours until you close them.")
-    );
+    let kept = "The tabs of this page keep yours until you close them.";
+    assert!(browser.text("#kept").ends_with(kept));
 }
 
 #[test]
@@ -106,9 +101,8 @@ fn after_cancel_a_button_leads_back_to_the_dialog() {
 
 #[test]
 fn a_visitor_without_a_token_sees_no_control_that_would_fail() {
-    let Some(browser) = browse() else { return };
+    let Some((browser, _server)) = browse_to(guarded(&[])) else { return };
     browser.expect("401 (Unauthorized)");
-    let _server = browser.show(guarded(&[]));
     browser.expect_seen("#give");
     browser.resize(320, 568);
     let rows = "return new Set($$('header > button').filter(part => part.checkVisibility()).map(part => part.offsetTop)).size";
@@ -145,11 +139,8 @@ fn a_visitor_without_a_token_sees_no_control_that_would_fail() {
     give(&browser, TOKEN);
     browser.expect_controls();
     browser.change("ink", "#00eeee");
-    browser.expect_text("#told", "ink is #00eeee now.");
-    browser.expect_value(
-        "return [localStorage.length, sessionStorage.length, document.cookie]",
-        json!([0, 1, ""]),
-    );
+    let kept = "return [localStorage.length, sessionStorage.length, document.cookie]";
+    browser.expect_value(kept, json!([0, 1, ""]));
     // one that is no longer accepted is asked for again
     browser.edit("ink");
     browser.fill("#value", "#00dddd");

@@ -1,17 +1,20 @@
 //! What undo takes back: nothing that a person did gets lost.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::browser::actions::{CONTROL, DELETE, ENTER, ESCAPE};
-use crate::browser::driver::{Browser, browse};
+use crate::browser::actions::{CONTROL, DELETE, ESCAPE};
+use crate::browser::driver::{Browser, Browsing, browse_to_change};
 use crate::common::harness::{Scratch, Server};
 
 pub(super) const SEED: &str = r##"[{"name":"red","value":"#ff0000"},{"name":"ink","value":"#191970"},{"name":"lime","value":"#00ff00"},
     {"name":"snow","value":"#fffafa"},{"name":"gold","value":"#ffd700"}]"##;
 
+/// What the menu offers to undo, and to redo.
+const STEPS: &str = "return ['#undo', '#redo'].map(item => $(item).textContent)";
+
 /// Opens the page of a service with five colors, when they may be changed.
-pub(crate) fn open(browser: &Browser) -> Server {
-    browser.show_to_change(Server::with_seed(SEED, &["--access-log"]))
+pub(crate) fn open() -> Option<(Browsing, Server)> {
+    browse_to_change(Server::with_seed(SEED, &["--access-log"]))
 }
 
 /// Has the service answer requests of a method only after `release` was called in the page, and
@@ -31,19 +34,14 @@ pub(crate) fn hold(browser: &Browser, method: &str) {
 }
 
 pub(crate) fn names_of(server: &Server) -> Vec<String> {
-    let list: serde_json::Value = serde_json::from_str(&server.list()).unwrap();
-    list["data"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|color| color["name"].as_str().unwrap().to_owned())
-        .collect()
+    let list: Value = serde_json::from_str(&server.list()).unwrap();
+    let colors = list["data"].as_array().unwrap().iter();
+    colors.map(|color| color["name"].as_str().unwrap().to_owned()).collect()
 }
 
 #[test]
 fn presses_delete_one_color_each_and_undo_puts_them_back_where_they_were() {
-    let Some(browser) = browse() else { return };
-    let server = open(&browser);
+    let Some((browser, server)) = open() else { return };
     assert_eq!(browser.run("return $('#undo').disabled"), json!(true), "nothing to undo yet");
     let is_quiet = "const [undo, save] = ['#undo', '#saveJson'].map(item => getComputedStyle($(item)).color); return undo !== save";
     browser.expect_value(is_quiet, true);
@@ -61,7 +59,6 @@ fn presses_delete_one_color_each_and_undo_puts_them_back_where_they_were() {
     assert_eq!(names_of(&server), ["red", "gold"]);
     // other changes are taken back before them
     browser.change("gold", "gold");
-    browser.expect_text("#told", "gold is gold now.");
     browser.click("#takeBack");
     browser.expect_text("#told", "Undone: gold is gold now.");
     // from the menu, too, and by key
@@ -71,19 +68,13 @@ fn presses_delete_one_color_each_and_undo_puts_them_back_where_they_were() {
     browser.expect_text("#told", "Undone: Deleted snow.");
     browser.expect_focus("snow");
     assert_eq!(names_of(&server), ["red", "snow", "gold"]);
-    for (name, names) in [
-        ("lime", &["red", "lime", "snow", "gold"][..]),
-        ("ink", &["red", "ink", "lime", "snow", "gold"]),
-    ] {
-        browser.press_with(CONTROL, "z");
-        browser.expect_text("#told", &format!("Undone: Deleted {name}."));
+    for name in ["lime", "ink"] {
+        browser.undo(&format!("Deleted {name}."));
         browser.expect_focus(name);
-        assert_eq!(names_of(&server), names);
     }
-    browser.expect_value(
-        "return [$('#takeBack').textContent, $('#undo').disabled]",
-        json!(["Redo", true]),
-    );
+    assert_eq!(names_of(&server), ["red", "ink", "lime", "snow", "gold"]);
+    let buttons = "return [$('#takeBack').textContent, $('#undo').disabled]";
+    browser.expect_value(buttons, json!(["Redo", true]));
     // and back again, until something else is changed
     let again = || {
         let key = json!({"type": "rawKeyDown", "key": "Z", "code": "KeyZ", "modifiers": 2 | 8});
@@ -92,20 +83,17 @@ fn presses_delete_one_color_each_and_undo_puts_them_back_where_they_were() {
     again();
     browser.expect_text("#told", "Deleted ink.");
     assert_eq!(names_of(&server), ["red", "lime", "snow", "gold"]);
-    browser.press_with(CONTROL, "z");
-    browser.expect_text("#told", "Undone: Deleted ink.");
+    browser.undo("Deleted ink.");
     browser.delete("red");
     again();
     // with a color open, too, and by button
     browser.open_color("gold");
-    browser.press_with(CONTROL, "z");
-    browser.expect_text("#told", "Undone: Deleted red.");
+    browser.undo("Deleted red.");
     assert_eq!(names_of(&server), ["red", "ink", "lime", "snow", "gold"]);
     browser.press(&[ESCAPE]);
     browser.click("#takeBack");
     browser.expect_text("#told", "Deleted red.");
-    browser.press_with(CONTROL, "z");
-    browser.expect_text("#told", "Undone: Deleted red.");
+    browser.undo("Deleted red.");
     browser.press_with(CONTROL, "y");
     browser.expect_text("#told", "Deleted red.");
     browser.click("#more");
@@ -115,9 +103,8 @@ fn presses_delete_one_color_each_and_undo_puts_them_back_where_they_were() {
 
 #[test]
 fn colors_of_one_name_are_deleted_and_come_back_one_by_one() {
-    let Some(browser) = browse() else { return };
     let seed = r##"[{"name":"red","value":"1"},{"name":"red","value":"2"},{"name":"red","value":"3"},{"name":"ink","value":"4"}]"##;
-    let server = browser.show_to_change(Server::with_seed(seed, &[]));
+    let Some((browser, server)) = browse_to_change(Server::with_seed(seed, &[])) else { return };
     let before = server.list();
     browser.focus("red");
     browser.press(&[DELETE]);
@@ -134,46 +121,39 @@ fn colors_of_one_name_are_deleted_and_come_back_one_by_one() {
 
 #[test]
 fn undo_says_so_when_a_change_of_somebody_else_makes_it_impossible() {
-    let Some(browser) = browse() else { return };
-    let server = open(&browser);
+    let Some((browser, server)) = open() else { return };
     browser.delete("ink");
     browser.press(&[DELETE]);
     browser.expect_text("#told", "Deleted lime.");
     server.ask("POST", "/colors", r##"{"name":"lime","value":"#00ee00"}"##);
     browser.expect_text("#count", "4 colors");
     browser.click("#takeBack");
-    browser.expect_text(
-        "#told",
-        "Somebody was faster: there is 1 of this name now. Nothing was added.",
-    );
+    let why = "Somebody was faster: there is 1 of this name now. Nothing was added.";
+    browser.expect_text("#told", why);
     assert_eq!(names_of(&server), ["red", "snow", "gold", "lime"]);
-    browser.press_with(CONTROL, "z");
-    browser.expect_text("#told", "Undone: Deleted ink.");
+    browser.undo("Deleted ink.");
     assert_eq!(names_of(&server), ["red", "ink", "snow", "gold", "lime"]);
 }
 
 #[test]
 fn in_a_list_too_long_to_be_sent_nothing_is_moved_and_a_deleted_color_comes_back_at_the_end() {
-    let Some(browser) = browse() else { return };
+    let server = Server::with_seed(SEED, &["--max-body", "100"]);
+    let Some((browser, server)) = browse_to_change(server) else { return };
     browser.expect("413 (Content Too Large)");
-    let server = browser.show_to_change(Server::with_seed(SEED, &["--max-body", "100"]));
     browser.drag("gold", "ink");
     let why = "The list is too long to be sent, so that no color can be moved.";
     browser.expect_text("#told", why);
     browser.focus("ink");
     browser.press(&[DELETE]);
     browser.expect_text("#told", "Deleted ink.");
-    browser.click("#takeBack");
-    let undone = "Undone: Deleted ink. It is at the end: the list is too long to send.";
-    browser.expect_text("#told", undone);
+    browser.undo("Deleted ink. It is at the end: the list is too long to send.");
     assert_eq!(names_of(&server), ["red", "lime", "snow", "gold", "ink"]);
 }
 
 #[test]
 fn what_could_not_be_done_is_shown_no_longer_and_can_be_tried_again() {
-    let Some(browser) = browse() else { return };
+    let Some((browser, server)) = open() else { return };
     browser.expect("404 (Not Found)");
-    let server = open(&browser);
     hold(&browser, "DELETE");
     browser.focus("ink");
     browser.press(&[DELETE]);
@@ -190,45 +170,36 @@ fn what_could_not_be_done_is_shown_no_longer_and_can_be_tried_again() {
     browser.expect_text("#told", "The service does not answer");
     browser.run("reconnect()");
     browser.expect_text("#told", "The service is back.");
-    browser.press_with(CONTROL, "z");
-    browser.expect_text("#told", "Undone: Deleted ink.");
+    browser.undo("Deleted ink.");
     assert_eq!(names_of(&server), ["red", "ink", "lime", "snow", "gold"]);
 }
 
 #[test]
 fn undo_outlives_a_reload_if_the_list_is_the_one_that_was_left() {
-    let Some(browser) = browse() else { return };
-    let server = open(&browser);
+    let Some((browser, server)) = open() else { return };
     let before = server.list();
-    let undo = |told: &str| {
+    let undo = |change: &str| {
         browser.reload();
         // the list may come later than what may be done with it
         browser.until("return $('#undo:enabled') !== null");
         browser.expect_controls();
-        browser.press_with(CONTROL, "z");
-        browser.expect_text("#told", told);
+        browser.undo(change);
     };
     browser.delete("ink");
     browser.change("gold", "gold");
-    browser.expect_text("#told", "gold is gold now.");
     browser.drag("gold", "red");
     browser.expect_text("#told", "Moved gold to place 1.");
     let scratch = Scratch::new();
-    browser.give_file(&scratch.write("new.json", r#"[{"name":"sea","value":"teal"}]"#));
-    browser.until("return $('#incoming').open");
-    browser.click("#ways label:nth-of-type(2)");
+    let file = scratch.write("new.json", r#"[{"name":"sea","value":"teal"}]"#);
+    browser.bring_to_replace(&file, "4 colors become 1");
     browser.click("#replace");
     browser.expect_text("#told", "Replaced 4 colors with 1.");
-    browser.click("#add");
-    browser.type_text("new");
-    browser.fill("#value", "tan");
-    browser.press(&[ENTER]);
-    browser.expect_text("#told", "Added new at the end.");
-    undo("Undone: Added new at the end.");
-    undo("Undone: Replaced 4 colors with 1.");
-    undo("Undone: Moved gold to place 1.");
-    undo("Undone: gold is gold now.");
-    undo("Undone: Deleted ink.");
+    browser.add("new", "tan");
+    undo("Added new at the end.");
+    undo("Replaced 4 colors with 1.");
+    undo("Moved gold to place 1.");
+    undo("gold is gold now.");
+    undo("Deleted ink.");
     browser.expect_focus("ink");
     assert_eq!(server.list(), before);
     browser.reload();
@@ -242,36 +213,29 @@ fn undo_outlives_a_reload_if_the_list_is_the_one_that_was_left() {
     browser.go_without_waiting("about:blank");
     server.ask("POST", "/colors", r##"{"name":"new","value":"#333333"}"##);
     browser.open(&server);
-    browser.expect_value(
-        "return ['undo', 'redo'].map(id => document.getElementById(id).textContent)",
-        json!(["Undo", "Redo"]),
-    );
+    browser.expect_value(STEPS, json!(["Undo", "Redo"]));
 }
 
 #[test]
 fn what_is_too_long_to_be_undone_after_a_reload_is_told() {
-    let Some(browser) = browse() else { return };
-    let _server = open(&browser);
+    let Some((browser, _server)) = open() else { return };
     let scratch = Scratch::new();
-    let long = serde_json::json!([{"name": "long", "value": "x".repeat(3000)}]).to_string();
+    let long = json!([{"name": "long", "value": "x".repeat(3000)}]).to_string();
     browser.give_file(&scratch.write("long.json", long));
     browser.until("return $('#incoming').open");
     browser.click("#replace");
     browser.expect_text("#told", "Added 1 color.");
     browser.delete("ink");
-    browser.expect_text("#told", "Deleted ink.");
     // a browser keeps 5 MiB, of which this leaves little
     browser.run("sessionStorage.setItem('full', 'x'.repeat(5 * 2 ** 20 - 1000))");
     browser.reload();
     browser.expect_text("#told", "Not all can be undone any more: it was too long to keep.");
-    let all = "return ['undo', 'redo'].map(id => document.getElementById(id).textContent)";
     let kept = json!(["Undo: Deleted \u{2068}ink\u{2069}.", "Redo"]);
-    browser.expect_value(all, kept.clone());
+    browser.expect_value(STEPS, kept.clone());
     // where only a redo is too long, undo stays
     browser.delete("long");
-    browser.press_with(CONTROL, "z");
-    browser.expect_text("#told", "Undone: Deleted long.");
+    browser.undo("Deleted long.");
     browser.reload();
     browser.expect_text("#told", "Not all can be undone any more: it was too long to keep.");
-    browser.expect_value(all, kept);
+    browser.expect_value(STEPS, kept);
 }

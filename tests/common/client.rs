@@ -27,10 +27,9 @@ pub(crate) struct Response {
 impl Response {
     /// The value of a field, by its name in any case.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
-        self.fields
-            .iter()
-            .find(|(field, _)| field.eq_ignore_ascii_case(name))
-            .map(|(_, value)| value.as_str())
+        let mut fields = self.fields.iter();
+        let (_, value) = fields.find(|(field, _)| field.eq_ignore_ascii_case(name))?;
+        Some(value)
     }
 
     /// Whether the service announced that it closes the connection.
@@ -79,11 +78,8 @@ impl Response {
 
 /// A request with these field lines, each ended by CR LF, and a Content-Length if there is content.
 pub(crate) fn request(method: &str, target: &str, fields: &str, content: &str) -> String {
-    let length = if content.is_empty() {
-        String::new()
-    } else {
-        format!("Content-Length: {}\r\n", content.len())
-    };
+    let length = format!("Content-Length: {}\r\n", content.len());
+    let length = if content.is_empty() { "" } else { &length };
     format!("{method} {target} HTTP/1.1\r\n{fields}{length}\r\n{content}")
 }
 
@@ -116,7 +112,6 @@ impl Client<TcpStream> {
 }
 
 impl Client<UnixStream> {
-    /// A new connection to a unix socket.
     pub(crate) fn on_unix(path: impl AsRef<Path>) -> Self {
         let stream = UnixStream::connect(path).expect("the service listens");
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
@@ -126,7 +121,6 @@ impl Client<UnixStream> {
 }
 
 impl<S: Read + Write> Client<S> {
-    /// Sends bytes as they are.
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
         self.stream.write_all(bytes.as_ref()).unwrap();
         self
@@ -158,13 +152,9 @@ impl<S: Read + Write> Client<S> {
     #[track_caller]
     pub(crate) fn response_to(&mut self, method: &str) -> Response {
         let end = loop {
-            match find(&self.received, b"\r\n\r\n") {
+            match self.received.windows(4).position(|four| four == b"\r\n\r\n") {
                 Some(end) => break end,
-                None => assert!(
-                    self.receive(),
-                    "closed in the middle of a response: {:?}",
-                    String::from_utf8_lossy(&self.received)
-                ),
+                None => assert!(self.receive(), "cut off: {}", self.received.escape_ascii()),
             }
         };
         let head = String::from_utf8(self.received.drain(..end + 4).collect()).unwrap();
@@ -183,8 +173,7 @@ impl<S: Read + Write> Client<S> {
                 assert!(self.receive(), "closed in the middle of a content: {response:?}");
             }
             response.content = String::from_utf8(self.received.drain(..length).collect()).unwrap();
-            // the line feed that every JSON content ends with is checked here, and left out in all
-            // comparisons
+            // every JSON content ends with a line feed, which all comparisons leave out
             if response.field("content-type") == Some("application/json") && length > 0 {
                 assert_eq!(response.content.pop(), Some('\n'), "{response:?}");
                 assert!(!response.content.contains('\n'), "{response:?}");
@@ -221,8 +210,7 @@ impl<S: Read + Write> Client<S> {
                 length > 0
             }
             Err(error) if error.kind() == ErrorKind::ConnectionReset => false,
-            // signal(7): a read with a time-out is interrupted when the process was stopped and goes
-            // on
+            // signal(7): as a read with a time-out is when the process was stopped and goes on
             Err(error) if error.kind() == ErrorKind::Interrupted => true,
             Err(error) => panic!("neither answer nor end: {error}"),
         }
@@ -238,11 +226,6 @@ pub(crate) fn read_head(stream: &mut TcpStream) -> Option<String> {
         head.extend(byte);
     }
     Some(String::from_utf8(head).unwrap())
-}
-
-/// Where `part` begins in `bytes`.
-fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
-    bytes.windows(part.len()).position(|window| window == part)
 }
 
 /// What holds for status and fields of every response.
@@ -278,8 +261,7 @@ fn check_head(response: &Response) {
     let is_challenged = response.field("www-authenticate").is_some();
     let is_kept = is_private || cache_control == "no-cache";
     assert!(if is_challenged { cache_control == "no-store" } else { is_kept }, "{response:?}");
-    // RFC 9110 §15.5.2: a 401 MUST say how to authenticate; §11.6.1: others may, here those to
-    // OPTIONS
+    // RFC 9110 §15.5.2: a 401 MUST say how to authenticate; §11.6.1: others may, as to OPTIONS
     assert!(response.status == 204 || is_challenged == (response.status == 401), "{response:?}");
     assert_eq!(response.field("x-content-type-options"), Some("nosniff"));
     assert_eq!(response.field("cross-origin-resource-policy"), Some("same-origin"));
@@ -291,8 +273,7 @@ fn check_head(response: &Response) {
     // RFC 7240 §2: a cache has to know that the response depends on Prefer
     let varies = response.field("vary").unwrap_or_default().contains("Prefer");
     assert_eq!(varies, response.field("preference-applied").is_some(), "{response:?}");
-    // the service says when it closes the connection, and otherwise for how many seconds it does
-    // not
+    // the service says when it closes the connection, or for how many seconds it does not
     let connection = if response.field("keep-alive").is_some() { "keep-alive" } else { "close" };
     assert_eq!(response.field("connection"), Some(connection), "{response:?}");
 }
@@ -353,16 +334,10 @@ pub(crate) fn reset_on_close(stream: &TcpStream) {
 #[track_caller]
 pub(crate) fn assert_same_list(actual: &str, expected: &str) {
     let same = actual.bytes().zip(expected.bytes()).take_while(|(one, other)| one == other).count();
-    let excerpt = |list: &str| {
-        list.as_bytes()[same.saturating_sub(60)..list.len().min(same + 60)]
-            .escape_ascii()
-            .to_string()
-    };
+    let [is, should] = [actual, expected].map(|list| {
+        let end = list.len().min(same + 60);
+        list.as_bytes()[same.saturating_sub(60)..end].escape_ascii().to_string()
+    });
     let is_same = actual == expected;
-    assert!(
-        is_same,
-        "the list differs from byte {same} on:\n    is: {}\nshould: {}",
-        excerpt(actual),
-        excerpt(expected)
-    );
+    assert!(is_same, "the list differs from byte {same} on:\n    is: {is}\nshould: {should}");
 }

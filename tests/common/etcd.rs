@@ -90,10 +90,8 @@ impl Etcd {
         stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         let asked = write!(stream, "GET {target} HTTP/1.0\r\n\r\n");
         // What has come of an answer that is cut off is of no use.
-        match asked.and_then(|()| stream.read_to_string(&mut answer)) {
-            Ok(_) => answer,
-            Err(_) => String::new(),
-        }
+        let read = asked.and_then(|()| stream.read_to_string(&mut answer));
+        if read.is_ok() { answer } else { String::new() }
     }
 
     #[track_caller]
@@ -101,8 +99,7 @@ impl Etcd {
         wait_until("the member is healthy", || self.ask(number, "/health").contains(r#""true""#));
     }
 
-    /// Makes users: `root`, and `colors` with the rights of a role of this name for what begins
-    /// with a key. Each has its name as the password.
+    /// Makes users, with their names as passwords: `root`, and `colors` for keys with a prefix.
     pub(crate) fn add_users(&self, prefix: &str) {
         for line in [
             "user add root:root".to_owned(),
@@ -122,7 +119,6 @@ impl Etcd {
         std::fs::remove_dir_all(self.scratch.file(&format!("m{number}"))).unwrap();
     }
 
-    /// Kills a member, and waits for its end.
     pub(crate) fn kill(&mut self, number: usize) {
         let mut process = self.members[number].process.take().expect("it runs");
         process.kill().unwrap();
@@ -148,7 +144,6 @@ impl Etcd {
         self.wait_until_healthy(0);
     }
 
-    /// Sends a signal to a member that runs.
     pub(crate) fn signal(&self, number: usize, signal: Signal) {
         signal_child(self.members[number].process.as_ref().expect("it runs"), signal);
     }

@@ -22,8 +22,7 @@ use crate::common::process::sockets_of;
 /// The colors that the service starts with by default.
 pub(crate) const SEED: &str = include_str!("../../seed/colors.json");
 
-/// Longest wait for anything that is expected to happen; generous, since machines are slow at
-/// times.
+/// Longest wait for what is expected to happen; generous, since machines are slow at times.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A running service; stopped when dropped.
@@ -40,22 +39,16 @@ pub(crate) struct Server {
     etcd: Option<Etcd>,
 }
 
-/// Names the program to test in place of the one that cargo has built: a binary, or a script that
-/// runs one of another architecture.
+/// Names another program to test: a binary, or a script that runs one of another architecture.
 const BINARY: &str = "TESTED_BINARY";
 
-/// The program with these arguments, run in the project's directory, with an environment of its
-/// own.
+/// The program with these arguments, in the project's directory and its own environment.
 pub(crate) fn colors(arguments: &[&str]) -> Command {
     let mut command = own_environment(
         std::env::var_os(BINARY).unwrap_or_else(|| env!("CARGO_BIN_EXE_colors").into()),
     );
-    command
-        .args(arguments)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR"));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
@@ -113,8 +106,7 @@ pub(crate) fn colors_from_shell(before: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// The program with two listening sockets from its parent, as systemd hands them over: from
-/// descriptor 3 on.
+/// The program with two listening sockets from its parent, as systemd hands them over.
 pub(crate) fn colors_inheriting(
     first: impl Into<OwnedFd>,
     second: impl Into<OwnedFd>,
@@ -129,27 +121,22 @@ pub(crate) fn colors_inheriting(
 impl Server {
     /// Starts the service on a free port with its own seed of 148 colors.
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        let mut command = colors(&["--listen", "127.0.0.1:0"]);
-        command.args(arguments);
-        Self::spawn(command)
+        Self::spawn(colors(&[&["--listen", "127.0.0.1:0"], arguments].concat()))
     }
 
     /// Starts the service on a free port with these colors.
     pub(crate) fn with_seed(seed: &str, arguments: &[&str]) -> Self {
         let scratch = Scratch::new();
         let file = scratch.write("seed.json", seed);
-        let mut command = colors(&["--listen", "127.0.0.1:0", "--seed", &file]);
-        command.args(arguments);
-        Self::spawn(command)
+        Self::start(&[&["--seed", &file], arguments].concat())
     }
 
-    /// Starts the service on a free port with these colors, kept in this file, which does not exist
-    /// yet.
+    /// The same with the colors kept in this file, which does not exist yet.
     pub(crate) fn with_data(seed: &str, file: &str, arguments: &[&str]) -> Self {
         Self::with_seed(seed, &[&["--data", file], arguments].concat())
     }
 
-    /// Starts the service on a free port with these colors, kept in a database of its own.
+    /// The same with a database of its own.
     pub(crate) fn durable(seed: &str, arguments: &[&str]) -> Self {
         let scratch = Scratch::new();
         let mut server = Self::with_data(seed, &scratch.file("colors.db"), arguments);
@@ -198,19 +185,14 @@ impl Server {
         log
     }
 
-    /// Starts a command that is or becomes the service; its first line of output tells where it
-    /// listens.
+    /// Starts a command that is or becomes the service, whose first line tells where it listens.
     pub(crate) fn spawn(mut command: Command) -> Self {
         let mut child = command.spawn().expect("the binary has been built");
         let mut lines = BufReader::new(child.stderr.take().expect("stderr is piped"));
         let mut first = String::new();
         lines.read_line(&mut first).expect("log lines are UTF-8");
-        let address = first
-            .split("http://")
-            .nth(1)
-            .and_then(|rest| rest.split([' ', '/']).next())
-            .and_then(|text| text.parse().ok());
-        let Some(address) = address else { panic!("not listening: {first}") };
+        let address = first.split("http://").nth(1).and_then(|rest| rest.split([' ', '/']).next());
+        let Some(Ok(address)) = address.map(str::parse) else { panic!("not listening: {first}") };
         let log = Arc::new(Mutex::new(first));
         let reader = thread::spawn({
             let log = Arc::clone(&log);
@@ -288,10 +270,8 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if thread::panicking() {
-            figures(&format!(
-                "the log of the service:\n{}",
-                self.log.lock().unwrap_or_else(PoisonError::into_inner)
-            ));
+            let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+            figures(&format!("the log of the service:\n{log}"));
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -313,8 +293,7 @@ pub(crate) fn value(page: &str, sample: &str) -> f64 {
 /// Whether a program is installed; if not, the test is to be skipped.
 pub(crate) fn is_installed(program: &str) -> bool {
     let directories = std::env::var_os("PATH").unwrap_or_default();
-    let is_there =
-        std::env::split_paths(&directories).any(|directory| directory.join(program).is_file());
+    let is_there = std::env::split_paths(&directories).any(|path| path.join(program).is_file());
     if !is_there {
         skip(&format!("{program} is not installed"));
     }
@@ -323,9 +302,6 @@ pub(crate) fn is_installed(program: &str) -> bool {
 
 /// Says on the terminal that a test is skipped, even though the test runner keeps what a test
 /// prints to itself, and notes it for tests/skipped.rs, which says so again at the end.
-///
-/// # Panics
-/// When the variable `CI` is set: nothing is skipped there.
 pub(crate) fn skip(reason: &str) {
     assert!(std::env::var_os("CI").is_none(), "cannot be skipped when CI is set: {reason}");
     let name = thread::current().name().unwrap_or_default().to_owned();
@@ -366,9 +342,8 @@ pub(crate) fn figures(text: &str) {
     eprintln!("{}: {text}", thread::current().name().unwrap_or_default());
 }
 
-/// A seed whose list takes so many bytes in JSON: `color-0` to `color-99` and `red` are short,
-/// those between them have long values, which are read and written much faster than many short
-/// ones.
+/// A seed of so many bytes: between `color-0` to `color-99` and `red`, which are short, those with
+/// long values, which are read and written much faster than many short ones.
 pub(crate) fn long_list(bytes: usize) -> String {
     let short =
         (0..100).map(|number| format!(r##"{{"name":"color-{number}","value":"#{number:06x}"}}"##));
@@ -405,8 +380,7 @@ pub(crate) fn within<T>(time: Duration, mut probe: impl FnMut() -> Option<T>) ->
     }
 }
 
-/// Does this with all of them at the same time: most of it is to wait. The threads have the name of
-/// the test, as that of what is skipped.
+/// Does this with all at the same time: most of it is to wait. Each thread has the test's name.
 pub(crate) fn at_once<T: Send>(rows: impl IntoIterator<Item = T>, check: impl Fn(T) + Sync) {
     let name = thread::current().name().unwrap_or_default().to_owned();
     thread::scope(|scope| {

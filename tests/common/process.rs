@@ -3,16 +3,14 @@
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::common::harness::{
-    Server, colors, eventually, is_installed, own_environment, wait_until,
-};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::common::harness::{Server, colors, is_installed, own_environment, wait_until};
 
 impl Server {
-    /// Starts the service on a free port below strace with these options; `None` if that is not
-    /// installed.
+    /// Starts the service on a free port below strace; `None` if that is not installed.
     pub(crate) fn below_strace(options: &[impl AsRef<OsStr>], arguments: &[&str]) -> Option<Self> {
         let arguments = [&["--listen", "127.0.0.1:0"], arguments].concat();
         Some(Self::spawn(colors_below_strace(options, &arguments)?))
@@ -21,13 +19,10 @@ impl Server {
     /// A number of the process's status in proc(5), by its name; sizes are in KiB.
     #[track_caller]
     pub(crate) fn proc_status(&self, name: &str) -> usize {
-        let status =
-            fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("the service runs");
-        let value = status
-            .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
-            .expect("proc(5) has the name");
-        value.trim().trim_end_matches(" kB").parse().expect("the value is a number")
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let mut lines = status.lines();
+        let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap();
+        value.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
     /// How many connections the service has.
@@ -35,10 +30,9 @@ impl Server {
         sockets_of(self.pid()).difference(&self.own_sockets).count()
     }
 
-    /// Stops the process with SIGSTOP. The signal is asynchronous, so this waits until the process
-    /// has stopped.
+    /// Stops the process with SIGSTOP, and waits until it has stopped.
     pub(crate) fn pause(&self) {
-        self.signal(rustix::process::Signal::STOP);
+        self.signal(Signal::STOP);
         wait_until("the service is stopped", || {
             let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap();
             // the name before the state is in parentheses and may contain anything
@@ -46,8 +40,7 @@ impl Server {
         });
     }
 
-    /// Has strace do something to the service from now on, until [`Server::end_strace`]; false if
-    /// that is not installed.
+    /// Has strace do something until [`Server::end_strace`]; false if that is not installed.
     #[track_caller]
     pub(crate) fn strace(&self, options: &[String]) -> bool {
         if !is_installed("strace") {
@@ -56,15 +49,13 @@ impl Server {
         let mut command = Command::new("strace");
         command.args(["-f", "-qq", "-p", &self.pid().to_string()]).args(options);
         let mut strace = command.stdin(Stdio::null()).spawn().unwrap();
-        let threads =
-            || fs::read_dir(format!("/proc/{}/task", self.pid())).expect("the service runs");
-        let is_traced = |thread: &Path| {
-            fs::read_to_string(thread.join("status"))
-                .is_ok_and(|status| !status.contains("TracerPid:\t0\n"))
-        };
-        eventually("strace traces every thread", || {
+        wait_until("strace traces every thread", || {
             assert_eq!(strace.try_wait().unwrap(), None, "strace has ended");
-            threads().all(|thread| is_traced(&thread.unwrap().path())).then_some(())
+            let mut threads = fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
+            threads.all(|thread| {
+                let status = fs::read_to_string(thread.unwrap().path().join("status"));
+                status.is_ok_and(|status| !status.contains("TracerPid:\t0\n"))
+            })
         });
         std::thread::spawn(move || strace.wait());
         true
@@ -73,32 +64,26 @@ impl Server {
     /// Ends the strace that traces the service, and so what it does to the service.
     #[track_caller]
     pub(crate) fn end_strace(&self) {
-        let tracer = rustix::process::Pid::from_raw(self.proc_status("TracerPid") as i32)
-            .expect("strace traces the service");
-        rustix::process::kill_process(tracer, rustix::process::Signal::KILL).expect("strace runs");
+        let tracer = Pid::from_raw(self.proc_status("TracerPid") as i32).expect("it is traced");
+        kill_process(tracer, Signal::KILL).expect("strace runs");
         wait_until("strace has ended", || self.proc_status("TracerPid") == 0);
     }
 
-    /// Bytes that the kernel has for it over TCP: those not sent yet, closed connections included,
-    /// and those not received yet (proc_net_tcp(5)). Connections that are not accepted yet count
-    /// among the latter.
+    /// Bytes that the kernel has for it over TCP (proc_net_tcp(5)): those not sent yet, on closed
+    /// connections, too, and those not received yet, with connections that are not accepted yet.
     pub(crate) fn queued_bytes(&self) -> (u64, u64) {
         let port = format!(":{:04X}", self.address.port());
         let table = fs::read_to_string("/proc/net/tcp").expect("Linux has proc(5)");
         let lines = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-        let queues = lines
-            .filter(|columns| columns[1].ends_with(&port))
-            .map(|columns| columns[4].to_owned());
-        let number =
-            |digits: &str| u64::from_str_radix(digits, 16).expect("queues are hexadecimal");
-        queues
-            .map(|queue| (number(&queue[..8]), number(&queue[9..])))
-            .fold((0, 0), |sum, queue| (sum.0 + queue.0, sum.1 + queue.1))
+        let number = |digits: &str| u64::from_str_radix(digits, 16).unwrap();
+        lines.filter(|columns| columns[1].ends_with(&port)).fold((0, 0), |sum, columns| {
+            let (sent, received) = columns[4].split_at(8);
+            (sum.0 + number(sent), sum.1 + number(&received[1..]))
+        })
     }
 }
 
-/// The program with these arguments below strace with those options; `None` if that is not
-/// installed.
+/// The program with these arguments below strace; `None` if that is not installed.
 pub(crate) fn colors_below_strace(
     options: &[impl AsRef<OsStr>],
     arguments: &[&str],

@@ -42,8 +42,7 @@ pub(crate) fn nginx_with(sites: &str, directory: &str) -> String {
 }
 
 impl Proxy {
-    /// Starts nginx as the file says for a service that has tokens, or decides otherwise who may
-    /// write.
+    /// Starts nginx as for a service that itself decides who may write.
     pub(crate) fn start() -> Option<Self> {
         Self::start_with("            allow all;\n")
     }
@@ -53,19 +52,18 @@ impl Proxy {
         Self::start_edited(&[(CLOSED, writes)])
     }
 
-    /// Starts nginx with the configuration of the tree, its paths moved into a directory of its
-    /// own, and these lines in place of others; `None` when it is not installed.
+    /// Starts nginx with the configuration of the tree, in a directory of its own, and these lines
+    /// in place of others; `None` when it is not installed.
     pub(crate) fn start_edited(edits: &[(&str, &str)]) -> Option<Self> {
         if !is_installed("nginx") || !is_installed("openssl") {
             return None;
         }
         let scratch = Scratch::new();
-        let root = scratch.0.display();
+        let root = scratch.0.to_str().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let mut site = include_str!("../../packaging/nginx/colors.conf").to_owned();
-        let edits =
-            edits.iter().map(|(text, here)| (*text, here.replace("/etc/nginx", &root.to_string())));
+        let edits = edits.iter().map(|(text, here)| (*text, here.replace("/etc/nginx", root)));
         for (text, here) in edits.chain([
             ("unix:/run/colors/colors.sock", format!("unix:{root}/service")),
             ("listen 80;", format!("listen unix:{root}/redirect;")),
@@ -90,18 +88,11 @@ impl Proxy {
         openssl.args(["-keyout", "key.pem", "-out", "certificate.pem"]).current_dir(&scratch.0);
         assert!(openssl.output().unwrap().status.success());
         let include = format!("include {root}/colors.conf;");
-        let file = scratch.write("nginx.conf", nginx_with(&include, &root.to_string()));
-        // nginx takes over sockets whose descriptors are in this variable, as it does from a
-        // process of before
+        let file = scratch.write("nginx.conf", nginx_with(&include, root));
+        // nginx takes over sockets whose descriptors are in this variable
         let mut command = Command::new("sh");
-        command.args([
-            "-c",
-            "exec 3<&0 0</dev/null; NGINX='3;' exec nginx \"$@\"",
-            "nginx",
-            "-e",
-            &format!("{root}/error.log"),
-        ]);
-        command.args(["-p", &root.to_string(), "-c", &file]);
+        command.args(["-c", "exec 3<&0 0</dev/null; NGINX='3;' exec nginx \"$@\"", "nginx"]);
+        command.args(["-e", &format!("{root}/error.log"), "-p", root, "-c", &file]);
         let child = command.stdin(OwnedFd::from(listener)).stderr(Stdio::null()).spawn().unwrap();
         let mut proxy = Self { child, scratch, address };
         eventually("nginx listens", || {
@@ -119,15 +110,12 @@ impl Proxy {
         Server::start(&[&["--listen", &endpoint], arguments].concat())
     }
 
-    /// One request through nginx over TLS, by curl; gives the status and all that came, fields
-    /// included.
+    /// One request through nginx over TLS, by curl; gives the status and all that came.
     pub(crate) fn curl(&self, target: &str, arguments: &[&str]) -> (u16, String) {
         let (port, certificate) = (self.address.port(), self.scratch.0.join("certificate.pem"));
         let mut command = Command::new("curl");
-        command
-            .args(["-sS", "-i", "--resolve", &format!("{HOST}:{port}:127.0.0.1"), "--cacert"])
-            .arg(certificate);
-        command.args(arguments).arg(format!("https://{HOST}:{port}{target}"));
+        command.args(["-sS", "-i", "--resolve", &format!("{HOST}:{port}:127.0.0.1"), "--cacert"]);
+        command.arg(certificate).args(arguments).arg(format!("https://{HOST}:{port}{target}"));
         let output = command.output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success(), "{text} {}", String::from_utf8_lossy(&output.stderr));
