@@ -269,7 +269,7 @@ fn nothing_shifts_while_the_page_loads() {
             let shifts = browser.run(after_a_frame);
             let sizes = shifts.as_array().unwrap().iter().map(|shift| shift[0].as_f64().unwrap());
             let sum: f64 = sizes.sum();
-            // what Lighthouse rounds to 0: a text that is measured anew may move by less than a pixel
+            // what Lighthouse rounds to 0: text that is measured anew may move by less than a pixel
             assert!(sum < 0.001, "{width}, server {number}: {shifts}");
         }
     }

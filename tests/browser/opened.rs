@@ -8,7 +8,7 @@ use crate::browser::driver::{browse, browse_to, browse_to_change};
 use crate::browser::with_colors;
 use crate::common::harness::Server;
 
-/// Figures of CSS Color 4 and of WCAG 2.2. What sRGB does not have is the nearest there (~), and the
+/// Figures of CSS Color 4 and of WCAG 2.2. What sRGB does not have is the nearest there (~). The
 /// last two are rounded to 8 bits first, and brighter than white.
 const CASES: &str = r##"[
 ["#663399", ["rgb(102 51 153)", "hsl(270 50% 40%)", "oklch(44.03% 0.1603 303.37)"], "8.40 2.49"],
