@@ -167,10 +167,8 @@ impl Host {
     fn shell(&self, command_line: &str) -> Command {
         let user = command_in(REPLICAS, "export ETCDCTL_USER");
         let mut command = self.namespace.shell(&format!("cd /var/lib; {user}; {command_line}"));
-        command.env("PATH", &self.path);
-        for name in ["ETCDCTL_COMMAND_TIMEOUT", "ETCDCTL_DIAL_TIMEOUT"] {
-            command.env(name, "60s");
-        }
+        let times = ["ETCDCTL_COMMAND_TIMEOUT", "ETCDCTL_DIAL_TIMEOUT"].map(|name| (name, "60s"));
+        command.env("PATH", &self.path).envs(times);
         command
     }
 
