@@ -101,10 +101,13 @@ pub(crate) fn figure(runs: impl IntoIterator<Item = f64>) -> String {
     rounded(median(runs.iter().copied()), unit_of(&runs))
 }
 
-/// The same, with the least and the most.
+/// The same, with the least and the most if there is a figure.
 pub(crate) fn spread(runs: impl IntoIterator<Item = f64>) -> String {
     let runs: Vec<f64> = runs.into_iter().collect();
     let unit = unit_of(&runs);
+    if !median(runs.iter().copied()).is_finite() {
+        return rounded(f64::NAN, unit);
+    }
     let ends = [0.0, 1.0].map(|part| rounded(percentile(part, runs.iter().copied()), unit));
     format!("{} ({}–{})", rounded(median(runs), unit), ends[0], ends[1])
 }
@@ -149,6 +152,7 @@ mod tests {
         assert_eq!(spread([0.357, 0.241, 6.8]), "0.4 (0.2–7)");
         assert_eq!(spread([0.0431, 0.0428, 0.0452]), "0.043 (0.043–0.045)");
         assert_eq!(spread([1.0, 1.0, 1.0]), "1.00 (1.00–1.00)");
+        assert_eq!(spread([f64::NAN, f64::NAN]), "–");
         assert_eq!(figure([33.31, 33.29, 34.9]), "33.3");
         assert_eq!(figure([33.31, 21.29, 44.9]), "30");
         assert_eq!(figure([0.0, 0.0]), "0");
