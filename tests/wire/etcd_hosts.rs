@@ -107,8 +107,7 @@ struct Host {
 
 impl Network {
     fn start() -> Option<Self> {
-        let programs = ["etcd", "etcdctl", "ip", "openssl", "curl"];
-        if !programs.into_iter().all(is_installed) {
+        if !["etcd", "etcdctl", "ip", "openssl", "curl"].into_iter().all(is_installed) {
             return None;
         }
         if !geteuid().is_root() {
@@ -304,6 +303,7 @@ fn three_hosts_share_a_list_and_one_or_all_are_replaced() {
     one.run(block(REPLICAS, "sh", "ETCD_FORCE_NEW_CLUSTER"));
     one.wait_for(dump);
     assert_eq!(one.run("cat backup.json"), list);
+    one.run(&command_in(REPLICAS, "systemctl stop etcd"));
     let [two, three] = ["192.0.2.2", "192.0.2.3"].map(|address| network.host(address).unwrap());
     let hosts = [&one, &two, &three];
     at_once(hosts, |host| host.set_etcd_up(""));
