@@ -172,4 +172,5 @@ fn a_signal_ends_it_in_time_whoever_is_connected() {
     // without the signal, a request may take five minutes
     let (status, log) = target.server.wait();
     assert_eq!(status.code(), Some(0), "{log}");
+    assert!(log.contains("connections closed because they were still open "), "{log}");
 }

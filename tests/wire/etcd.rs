@@ -94,7 +94,9 @@ fn a_change_is_told_to_who_waits_at_another_service() {
     let check = run(&mut colors(&["--check", "--data", &url]));
     assert_eq!(check.1, format!("the options are fine: 1 color kept in {url}\n"));
     Server::with_data("[]", &url, &["--read-only"]).stop();
-    assert_eq!(entries(), before, "only a start that may write puts a fence");
+    assert_eq!(entries(), before, "a start that may not write puts no fence");
+    Server::with_data("[]", &url, &[]).stop();
+    assert!(entries() > before, "one that may puts a fence");
     assert!(one.ask("GET", "/health", "").content.contains(r#""saved":""#));
     wait_until("all saves are counted", || one.metric("colors_saves_total") == 4.0);
     one.stop();
@@ -126,6 +128,11 @@ fn what_does_not_fit_into_etcd_is_refused_alone() {
     server.ask("PUT", "/colors", &list).expect_message(507, message);
     server.ask("POST", "/colors", r#"{"name":"a","value":"1"}"#).expect_status(201);
     server.ask("GET", "/health", "").expect_status(200);
+    // Edits of the same color count once.
+    for value in ["y", "z"] {
+        let content = format!(r#"{{"value":"{}"}}"#, value.repeat(700_000));
+        server.ask("PUT", "/colors/long", &content).expect_status(200);
+    }
     server.ask("PUT", "/colors", SEED).expect_status(200);
     assert_eq!(stored(&url), LIST);
     let scratch = Scratch::new();

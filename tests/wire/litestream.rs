@@ -141,11 +141,14 @@ fn after_kills_the_copy_has_what_was_acknowledged_before_it() {
         // Who is killed is started again; with the service, Litestream is as well, and before it.
         // It looks at one page alone to find out whether it has read all of FILE-wal: without the
         // snapshot of its unit, a copy may lack changes from now on.
-        if !kills_litestream {
+        if kills_litestream {
+            drop(litestream);
+        } else {
             litestream.stop();
         }
         litestream = machine.replicate();
         if kills_service {
+            server.wait();
             server = machine.serve("[]");
         }
         check(&server.list(), &acknowledged(&counters), &counters);

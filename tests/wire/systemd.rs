@@ -30,11 +30,11 @@ impl Manager {
         Self { socket, path, _scratch: scratch }
     }
 
-    /// Starts the service below this manager, which expects heartbeats in this time.
-    fn start(&self, watchdog: Duration) -> Server {
+    /// Starts the service below this manager, which may expect heartbeats in this time.
+    fn start(&self, watchdog: Option<Duration>) -> Server {
         let mut command = colors(&["--listen", "127.0.0.1:0"]);
         command.env("NOTIFY_SOCKET", &self.path);
-        command.env("WATCHDOG_USEC", watchdog.as_micros().to_string());
+        command.envs(watchdog.map(|time| ("WATCHDOG_USEC", time.as_micros().to_string())));
         Server::spawn(command)
     }
 
@@ -56,7 +56,7 @@ impl Manager {
 #[test]
 fn the_manager_hears_of_the_start_the_life_idle_or_busy_and_the_end() {
     let manager = Manager::new();
-    let server = manager.start(Duration::from_millis(200));
+    let server = manager.start(Some(Duration::from_millis(200)));
     assert_eq!(manager.message(), "READY=1\n");
     for _ in 0..2 {
         assert_eq!(manager.message(), HEARTBEAT);
@@ -73,6 +73,8 @@ fn the_manager_hears_of_the_start_the_life_idle_or_busy_and_the_end() {
     let message = eventually("it stops", || Some(manager.message()).filter(|it| it != HEARTBEAT));
     assert_eq!(message, "STOPPING=1\n");
     assert!(server.wait().0.success());
+    manager.start(None).stop();
+    assert_eq!([(); 2].map(|()| manager.message()), ["READY=1\n", "STOPPING=1\n"]);
 }
 
 #[test]
@@ -84,7 +86,7 @@ fn a_manager_that_reads_nothing_keeps_nobody_waiting() {
         while sender.send_to(b"x", &manager.path).is_ok() {}
     };
     fill();
-    let server = manager.start(Duration::from_millis(20));
+    let server = manager.start(Some(Duration::from_millis(20)));
     assert_eq!(server.ask("DELETE", "/colors/red", "").status, 200);
     // what was dropped is told again once somebody reads
     eventually("it is ready", || Some(manager.message()).filter(|message| message == HEARTBEAT));

@@ -4,6 +4,8 @@
 use std::thread;
 use std::time::Instant;
 
+use rusqlite::Connection;
+
 use crate::common::client::{Client, request};
 use crate::common::harness::{Server, wait_until};
 
@@ -47,6 +49,14 @@ fn without_a_change_the_answer_is_304_after_the_time_asked_for() {
         assert_eq!(response.field("vary"), Some("Prefer"));
         assert!(prefer != "wait=1" || begun.elapsed().as_secs() > 0);
     }
+}
+
+#[test]
+fn what_another_program_commits_ends_a_wait() {
+    let (_scratch, file, server) = Server::kept(r##"[{"name":"lamp","value":"#111"}]"##);
+    let mut client = wait_on(&server, "GET", "/colors/lamp");
+    Connection::open(&file).unwrap().execute("UPDATE color SET value = '#222'", []).unwrap();
+    client.response().expect(200, r##"{"name":"lamp","value":"#222"}"##);
 }
 
 /// Writers change colors all the time while clients follow them. Had one change been missed, its

@@ -234,6 +234,7 @@ fn earlier_responses_are_sent_to_their_end_while_a_request_is_away_and_before_on
         }
         received.extend(pair.client.receive());
         assert_eq!(describe(&received)[6..], *last, "{target}");
+        assert_eq!(pair.application.away.len(), usize::from(target == "/away"), "{target}");
     }
 }
 

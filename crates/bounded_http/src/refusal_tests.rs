@@ -68,6 +68,9 @@ fn a_head_that_is_too_long_is_refused_with_all_of_its_whole_fields() {
 
 #[test]
 fn a_request_that_is_cut_off_at_any_byte_is_refused_and_not_handed_out() {
+    let mut silent = Pair::new();
+    silent.client.0.shutdown(Shutdown::Write).unwrap();
+    assert_eq!((silent.handle(Event::Socket), silent.client.received()), (Next::Close, vec![]));
     let chunked = "Transfer-Encoding: chunked\r\n\r\n3;x\r\nabc\r\n0\r\nA: b\r\n\r\n";
     for request in [post("/away", 3), head("POST", chunked).replace("/a ", "/away ")] {
         for end in 1..request.len() {
