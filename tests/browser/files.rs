@@ -111,8 +111,7 @@ fn what_is_saved_comes_in_again_and_what_a_form_cannot_have_is_told() {
     let download = json!({"behavior": "allow", "downloadPath": scratch.0});
     browser.devtools("Browser.setDownloadBehavior", download);
     let samples: Value = serde_json::from_str(SAMPLES).unwrap();
-    // what each form cannot have of the colors that are hard to write, and how many it has as they
-    // are
+    // what each form lacks of the colors that are hard to write, and how many it has as they are
     let forms = [
         ("#saveJson", "colors.json", "", 42),
         ("#saveCsv", "colors.csv", "(blank): left out, since it has a NUL.", 41),

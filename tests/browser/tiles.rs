@@ -1,5 +1,4 @@
-//! Tiles: every text is whole, there or in the open color, whatever it is, and large enough to
-//! read.
+//! Tiles: every text is whole, there or in the open color, and large enough to read.
 
 use serde_json::json;
 

@@ -1,5 +1,4 @@
-//! Speaks HTTP to the service byte by byte. Every response read here passes the checks that hold
-//! for all.
+//! Speaks HTTP to the service byte by byte. Every response passes the checks that hold for all.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};

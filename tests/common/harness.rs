@@ -63,8 +63,7 @@ pub(crate) fn run(command: &mut Command) -> (Option<i32>, String, String) {
 /// tests run: the variables that configure it, and that nohup(1) has SIGHUP ignored.
 pub(crate) fn own_environment(program: impl AsRef<OsStr>) -> Command {
     TIMED.with(|_| ());
-    // a new program starts without the handlers of the old one, but goes on ignoring what was
-    // ignored (execve(2))
+    // a new program starts without handlers, but goes on ignoring what was ignored (execve(2))
     static HANGUP: Once = Once::new();
     HANGUP.call_once(|| {
         signal_hook::flag::register(signal_hook::consts::SIGHUP, Arc::default())

@@ -50,8 +50,7 @@ impl Target {
         Self { server, list, threads }
     }
 
-    /// Waits until the service has closed all connections by itself: call it while the attackers
-    /// still hold theirs.
+    /// Waits until the service has closed all connections, while the attackers still hold theirs.
     #[track_caller]
     pub(crate) fn wait_until_all_are_closed(&self) {
         wait_until("all connections are closed", || self.server.connections() == 0);
@@ -77,8 +76,7 @@ impl Target {
         assert!(!log.contains("ERROR") && !log.contains("panicked"), "{log}");
     }
 
-    /// Sends requests, each on a connection of its own, one after the other, and checks that every
-    /// one is answered.
+    /// Sends requests, each on a connection of its own, and checks that every one is answered.
     #[track_caller]
     pub(crate) fn check_others_are_served(&self) {
         let expected = r##"{"name":"red","value":"#ff0000"}"##;

@@ -1,5 +1,4 @@
-//! The files of the database: a small disk that is full, files that are cut, and one that sqlite3
-//! has made.
+//! The files of the database: a small disk that is full, files cut short, and one of sqlite3.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};

@@ -1,5 +1,4 @@
-//! A list in etcd when etcd fails: connections that break, members that are gone, answers that are
-//! none.
+//! A list in etcd when etcd fails: connections that break, members that are gone, bad answers.
 
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

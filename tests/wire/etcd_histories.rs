@@ -94,8 +94,7 @@ fn every_history_at_services_that_share_an_etcd_has_an_order() {
                 let address = addresses.lock().unwrap()[place % 3];
                 Actor::new(address, u64::from(seed))
             };
-            // Another list each time, so that it needs a commit, behind which nothing that is in
-            // doubt can come.
+            // Another list each time needs a commit, behind which nothing in doubt can come.
             let initial = vec![(0, rounds * 1000), (1, rounds * 1000 + 1)];
             let mut place = 0;
             eventually("the list is set", || {

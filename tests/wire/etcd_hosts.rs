@@ -240,13 +240,17 @@ fn three_hosts_share_a_list_and_one_or_all_are_replaced() {
     let Some(network) = Network::start() else { return };
     let Some(one) = network.host("192.0.2.1") else { return };
     one.run(block(REPLICAS, "sh", "openssl req"));
-    let [two, three] = ["192.0.2.2", "192.0.2.3"].map(|address| network.host(address).unwrap());
-    let hosts = [&one, &two, &three];
-    at_once(hosts, |host| host.set_etcd_up(""));
-    one.add_users();
-    at_once(hosts, Host::start_colors);
+    let begin = || {
+        let others = ["192.0.2.2", "192.0.2.3"].map(|address| network.host(address).unwrap());
+        let hosts = || others.iter().chain([&one]);
+        at_once(hosts(), |host| host.set_etcd_up(""));
+        one.add_users();
+        at_once(hosts(), Host::start_colors);
+        others
+    };
+    let [two, three] = begin();
     two.wait_for(&format!("curl -sSf localhost:8080/colors --json '{INK}'"));
-    hosts.iter().for_each(|host| host.wait_for("curl -sSf localhost:8080/colors/ink"));
+    [&one, &three].iter().for_each(|host| host.wait_for("curl -sSf localhost:8080/colors/ink"));
 
     // as a page may ask, also one whose name leads to this host
     let delete = "curl -s -w '%{http_code}' 127.0.0.1:2379/v3/kv/deleterange";
@@ -304,11 +308,7 @@ fn three_hosts_share_a_list_and_one_or_all_are_replaced() {
     one.wait_for(dump);
     assert_eq!(one.run("cat backup.json"), list);
     one.run(&command_in(REPLICAS, "systemctl stop etcd"));
-    let [two, three] = ["192.0.2.2", "192.0.2.3"].map(|address| network.host(address).unwrap());
-    let hosts = [&one, &two, &three];
-    at_once(hosts, |host| host.set_etcd_up(""));
-    one.add_users();
-    at_once(hosts, Host::start_colors);
+    let [two, three] = begin();
     assert_ne!(one.list(), list);
     let restore = block(OPERATING, "sh", "-T backup.json").lines().last().unwrap();
     one.run(restore);

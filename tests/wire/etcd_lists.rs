@@ -137,8 +137,7 @@ fn a_log_that_is_cut_while_a_start_reads_it_is_read_anew() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("etcd://{}/colors", listener.local_addr().unwrap());
     let is_cut = AtomicBool::new(false);
-    // Before a read of the log, puts a snapshot and has etcd forget all before it, as another
-    // service may at any time.
+    // Before a read of the log, puts a snapshot, and has etcd forget what was there, as others may.
     let cut = |bytes: &[u8]| {
         let is_range = bytes.windows(9).any(|part| part == b"range_end");
         if is_range && !is_cut.swap(true, Relaxed) {

@@ -192,8 +192,7 @@ fn the_end_waits_for_a_disk_that_hangs_no_longer_than_for_a_client() {
     // the disk hangs for minutes; strace keeps the process, and has a line of its own
     disk.server.log_when("it logs the end", |log| log.contains(" [WARN] stopped; "));
     kill_process(tracer, Signal::KILL).unwrap();
-    // the disk works again for the moment in which the process ends, so the change may have been
-    // saved, and its answer sent
+    // the disk works again while the process ends, so the change may be saved, and answered
     let answer = client.whatever_comes();
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 200 "), "{answer}");
     let (status, log) = disk.server.wait();

@@ -97,8 +97,7 @@ fn write_until(is_over: &AtomicBool, address: SocketAddr, counters: &[Counter]) 
 /// Whether a log has nothing but news.
 #[track_caller]
 fn assert_calm(log: &str) {
-    // The last line may be a warning: that Litestream, which reads all the time, kept the stop from
-    // copying FILE-wal into FILE.
+    // The last line may warn that Litestream kept the stop from copying FILE-wal into FILE.
     let is_news = |line: &str| !line.contains("[WARN]") && !line.contains("[ERROR]");
     let is_calm = |line: &str| is_news(line) || line.contains("stopped; keep ");
     assert!(log.lines().all(is_calm), "{log}");

@@ -138,8 +138,7 @@ impl Machine {
     #[track_caller]
     pub(super) fn sync(&self) {
         let command = format!("litestream sync -wait -socket litestream.sock {}", self.file());
-        // The first may be told of a copy that was under way, and that began before the last
-        // change.
+        // The first may be told of a copy that had begun before the last change.
         for _ in 0..2 {
             wait_until("Litestream copies", || {
                 shell(&self.scratch, &command).output().unwrap().status.success()

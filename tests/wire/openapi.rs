@@ -266,8 +266,7 @@ fn every_documented_status_can_be_had_and_is_as_documented() {
                 }
                 // see the examples, and which operations may need a token
                 "200" | "201" | "204" | "401" => continue,
-                // for bugs, failures of the disk, indexes of other programs, lists in etcd, a stop,
-                // and lack of memory
+                // for bugs, failures of the disk, indexes of others, etcd, a stop, lack of memory
                 "409" | "500" | "503" | "507" => continue,
                 "304" => ask_with("If-None-Match: *\r\n"),
                 "400" => ask_with("Content-Length: x\r\n"),

@@ -15,27 +15,19 @@ const DESIGN: &str = include_str!("../../docs/design.md");
 pub(crate) const README: &str = include_str!("../../README.md");
 const PROXIES: &str = include_str!("../../docs/proxies.md");
 
-pub(super) const DOCUMENTS: [(&str, &str); 16] = [
-    ("README.md", README),
-    ("CHANGELOG.md", include_str!("../../CHANGELOG.md")),
-    ("CONTRIBUTING.md", include_str!("../../CONTRIBUTING.md")),
-    ("SECURITY.md", include_str!("../../SECURITY.md")),
-    ("crates/bounded_http/README.md", include_str!("../../crates/bounded_http/README.md")),
-    ("benches/README.md", include_str!("../../benches/README.md")),
-    ("fuzz/README.md", include_str!("../../fuzz/README.md")),
-    ("docs/design.md", DESIGN),
-    ("docs/durability.md", include_str!("../../docs/durability.md")),
-    ("docs/http.md", include_str!("../../docs/http.md")),
-    ("docs/lamps.md", include_str!("../../docs/lamps.md")),
-    ("docs/limits.md", include_str!("../../docs/limits.md")),
-    ("docs/operating.md", include_str!("../../docs/operating.md")),
-    ("docs/performance.md", include_str!("../../docs/performance.md")),
-    ("docs/proxies.md", PROXIES),
-    ("docs/replicas.md", include_str!("../../docs/replicas.md")),
-];
+/// Each file with what is in it.
+macro_rules! files {
+    ($($path:literal)*) => { [$(($path, include_str!(concat!("../../", $path)))),*] }
+}
 
-/// The `console` blocks of a document: each command, which `> ` continues, with the output shown
-/// below it.
+pub(super) const DOCUMENTS: [(&str, &str); 16] = files! {
+    "README.md" "CHANGELOG.md" "CONTRIBUTING.md" "SECURITY.md" "crates/bounded_http/README.md"
+    "benches/README.md" "fuzz/README.md" "docs/design.md" "docs/durability.md" "docs/http.md"
+    "docs/lamps.md" "docs/limits.md" "docs/operating.md" "docs/performance.md" "docs/proxies.md"
+    "docs/replicas.md"
+};
+
+/// The `console` blocks of a document: each command, which `> ` continues, with its output.
 fn commands(document: &str) -> Vec<(String, String)> {
     let mut commands: Vec<(String, String)> = Vec::new();
     for block in document.split("```console\n").skip(1) {

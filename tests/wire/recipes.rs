@@ -28,8 +28,7 @@ pub(crate) fn block(document: &'static str, language: &str, text: &str) -> &'sta
     blocks.find(|block| block.contains(text)).expect("the document has it")
 }
 
-/// Where programs look for others: `first`, then the directory of the tested binary, so that
-/// `colors` is it.
+/// Where programs look for others: `first`, then the directory of the tested `colors`.
 pub(crate) fn path_with(first: &str) -> String {
     let tested = colors(&[]);
     let directory = Path::new(tested.get_program()).parent().unwrap().display();
@@ -109,8 +108,7 @@ impl Drop for Front {
     }
 }
 
-/// An address for this test process alone, for programs that do not tell which port the kernel has
-/// picked.
+/// An address for this test process alone, for programs that do not tell which port they have.
 pub(crate) fn own_address(port: u16) -> String {
     let [_, high, middle, low] = std::process::id().to_be_bytes();
     format!("127.{}.{middle}.{low}:{port}", high | 64)

@@ -43,8 +43,7 @@ impl Manager {
         let mut bytes = [0; 512];
         let length = loop {
             match self.socket.recv(&mut bytes) {
-                // signal(7): a read with a time-out is interrupted when the process was stopped and
-                // goes on
+                // signal(7): as a read with a time-out is when the process was stopped and goes on
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 received => break received.expect("a message in time"),
             }

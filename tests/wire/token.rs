@@ -81,8 +81,7 @@ fn a_token_file_that_others_can_use_is_a_warning() {
         );
         assert_eq!((log.contains(&warning), log.contains("WARN")), (is_open, is_open), "{log}");
     }
-    // systemd gives a credential to the service's user by an access control list, whose mask shows
-    // as the group's permissions
+    // a credential of systemd has an access control list, whose mask shows as the group's mode
     let mut command = colors(&["--listen", "127.0.0.1:0", "--token-file", &file]);
     command.env("CREDENTIALS_DIRECTORY", &scratch.0);
     assert!(!Server::spawn(command).stop().contains("WARN"));
