@@ -298,7 +298,7 @@ fn run(options: &Arc<Options>, inherited: io::Result<Vec<Listener>>) -> Result<(
         server: server.clone(),
         waits,
         checks_host,
-        documents: Documents::new(options),
+        documents: Documents::default(),
     });
     let handler = Handler::new(Arc::clone(&service), store, &pool);
     if let Some(writer) = writer {

@@ -12,7 +12,7 @@ mod respond;
 mod token;
 mod waits;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use bounded_http::Handle;
@@ -47,22 +47,14 @@ pub(crate) struct Service {
     pub(crate) documents: Documents,
 }
 
-/// What stays the same from the start to the end.
+/// What stays the same from the start to the end. Each is made when it is first asked for: most
+/// services are never asked, and the three take a quarter of a MiB.
+#[derive(Default)]
 pub(crate) struct Documents {
-    openapi: Arc<Representation>,
-    page: Arc<Representation>,
+    openapi: OnceLock<Representation>,
+    page: OnceLock<Representation>,
     /// The script with which the page reads and writes files.
-    page_files: Arc<Representation>,
-}
-
-impl Documents {
-    pub(crate) fn new(options: &Options) -> Self {
-        Self {
-            openapi: openapi::openapi(&options.base_path),
-            page: page::page(options),
-            page_files: page::files(),
-        }
-    }
+    page_files: OnceLock<Representation>,
 }
 
 #[cfg(any(test, fuzzing))]
@@ -76,7 +68,7 @@ impl Service {
         server: Handle,
     ) -> Self {
         Self {
-            documents: Documents::new(&options),
+            documents: Documents::default(),
             options: options.into(),
             list,
             storage: None,

@@ -1,7 +1,5 @@
 //! The OpenAPI 3.1 document: `openapi.json`, into which the base path and the common fields of all
-//! responses are put at the start.
-
-use std::sync::Arc;
+//! responses are put when it is made.
 
 use crate::options::BasePath;
 use crate::representation::Representation;
@@ -26,7 +24,7 @@ const MARKER: &str = r#""...": "the fields of each response, which openapi.rs pu
 /// The document of a service below `base`. Its server is the path alone: clients resolve it against
 /// the address that they read the document from (OpenAPI 3.1, Server Object). A proxy in front may
 /// have another scheme and host.
-pub(super) fn openapi(base: &BasePath) -> Arc<Representation> {
+pub(super) fn openapi(base: &BasePath) -> Representation {
     let server = format!(r#""url": "/{}""#, base.as_str().trim_start_matches('/'));
     let fields =
         FIELDS.map(|name| format!(r##""{name}": {{"$ref": "#/components/headers/{name}"}}"##));
@@ -36,7 +34,7 @@ pub(super) fn openapi(base: &BasePath) -> Arc<Representation> {
         .lines()
         .map(str::trim_start)
         .collect();
-    Arc::new(Representation::new((json + "\n").into_bytes()))
+    Representation::new((json + "\n").into_bytes())
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! The page for browsers: one HTML document, joined from its parts when the program is compiled.
-//! The base path and the limit of a content are put into it at the start. `admission` decides who
+//! The base path and the limit of a content are put into it when it is made. `admission` decides who
 //! gets it.
 //!
 //! Style and script are in the document, so that one request gets all of the page, but for a second
@@ -7,15 +7,13 @@
 //! function may use what any part declares, but code outside of functions only the variables that
 //! stand before it.
 
-use std::sync::Arc;
-
 use super::respond::read;
 use crate::http::{MediaType, Request, Response};
 use crate::options::Options;
 use crate::representation::Representation;
 
 /// The page of a service with these options.
-pub(super) fn page(options: &Options) -> Arc<Representation> {
+pub(super) fn page(options: &Options) -> Representation {
     // Without a base path the link stays relative: a proxy may add a path of its own.
     let link = match options.base_path.as_str() {
         "" => "\"colors\">/colors".to_owned(),
@@ -24,12 +22,12 @@ pub(super) fn page(options: &Options) -> Arc<Representation> {
     let limit = format!("data-content-max=\"{}\"", options.max_body);
     let html = compact(HTML);
     let html = html.replacen("data-content-max", &limit, 1).replace("\"colors\">/colors", &link);
-    Arc::new(Representation::new(html.into_bytes()))
+    Representation::new(html.into_bytes())
 }
 
 /// The script that reads and writes files.
-pub(super) fn files() -> Arc<Representation> {
-    Arc::new(Representation::new(compact(FILES).into_bytes()))
+pub(super) fn files() -> Representation {
+    Representation::new(compact(FILES).into_bytes())
 }
 
 /// A part of the page without what only its authors need, a fifth of it: indentation and comments.
@@ -47,7 +45,7 @@ fn compact(source: &str) -> String {
 /// The response to a GET or HEAD of a part of the page.
 pub(super) fn respond(
     request: &Request<'_>,
-    part: &Arc<Representation>,
+    part: &Representation,
     media_type: MediaType,
 ) -> Response {
     let mut response = read(request, part.content(), part.tag());

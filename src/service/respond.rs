@@ -9,7 +9,7 @@ use bounded_http::Content;
 use tiny_http::StatusCode;
 
 use super::matcher::{Operation, location_of};
-use super::{Decision, Service, Subject, Thread, origin, page};
+use super::{Decision, Service, Subject, Thread, openapi, origin, page};
 use crate::conditions::Tag;
 use crate::http::{CommonFields, MediaType, Request, Response};
 use crate::logging::excerpt;
@@ -85,20 +85,22 @@ impl Service {
             }
             Operation::Health => Decision::Respond(self.health(request)),
             Operation::Metrics => Decision::Respond(self.metrics()),
-            Operation::OpenApi => Decision::Respond(read(
-                request,
-                self.documents.openapi.content(),
-                self.documents.openapi.tag(),
-            )),
-            Operation::Page => Decision::Respond(Response {
-                varies_by_accept: true,
-                ..page::respond(request, &self.documents.page, MediaType::Html)
-            }),
-            Operation::PageFiles => Decision::Respond(page::respond(
-                request,
-                &self.documents.page_files,
-                MediaType::JavaScript,
-            )),
+            Operation::OpenApi => {
+                let openapi = || openapi::openapi(&self.options.base_path);
+                let document = self.documents.openapi.get_or_init(openapi);
+                Decision::Respond(read(request, document.content(), document.tag()))
+            }
+            Operation::Page => {
+                let page = self.documents.page.get_or_init(|| page::page(&self.options));
+                Decision::Respond(Response {
+                    varies_by_accept: true,
+                    ..page::respond(request, page, MediaType::Html)
+                })
+            }
+            Operation::PageFiles => {
+                let files = self.documents.page_files.get_or_init(page::files);
+                Decision::Respond(page::respond(request, files, MediaType::JavaScript))
+            }
             Operation::Options(target) => Decision::Respond(self.allowed_methods(&target, request)),
         }
     }
