@@ -29,8 +29,6 @@ const DOUBLINGS_MAX: u32 = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BusyPoll {
-    /// Whether a processor is left for the clients and for other programs while all workers look.
-    has_free_processor: bool,
     /// How many short sleeps come before the next look.
     sleeps_left: u32,
     /// [`FOUND_PER_VAIN`] for each look in vain, less one for each that found something.
@@ -38,14 +36,14 @@ pub(super) struct BusyPoll {
 }
 
 impl BusyPoll {
-    pub(super) fn new(has_free_processor: bool) -> Self {
-        Self { has_free_processor, sleeps_left: 1, loss: 0 }
+    pub(super) fn new() -> Self {
+        Self { sleeps_left: 1, loss: 0 }
     }
 
     /// Whether to look now, or once more. If not, the worker may sleep. `waited`: since the worker
     /// had nothing to do; only called where it matters, since to read a clock takes time.
     pub(super) fn looks(&mut self, waited: impl FnOnce() -> Duration) -> bool {
-        if !self.has_free_processor || self.sleeps_left > 0 {
+        if self.sleeps_left > 0 {
             return false;
         }
         if waited() < LOOK_TIME {
@@ -75,7 +73,7 @@ mod tests {
     impl BusyPoll {
         /// One that looks before the next sleep.
         pub(in super::super) fn looking() -> Self {
-            Self { sleeps_left: 0, loss: 1, ..Self::new(true) }
+            Self { sleeps_left: 0, loss: 1 }
         }
     }
 
@@ -96,35 +94,34 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_is_idle_or_asked_once_a_second_or_has_no_free_processor_never_looks() {
-        let mut poll = BusyPoll::new(true);
+    fn a_worker_that_is_idle_or_asked_once_a_second_never_looks() {
+        let mut poll = BusyPoll::new();
         let times = [Duration::from_secs(1), Duration::from_secs(75), SHORT_SLEEP];
         assert_eq!(looks(&mut poll, 10_000, &times), 0);
         // nor does it after a busy time, but for the first wait
         assert_eq!(looks(&mut BusyPoll::looking(), 10_000, &times), 1);
-        assert_eq!(looks(&mut BusyPoll::new(false), 1_000, &[SHORT]), 0, "no free processor");
     }
 
     #[test]
     fn a_worker_looks_after_a_short_sleep_and_for_as_long_as_that_finds_something() {
-        let mut poll = BusyPoll::new(true);
+        let mut poll = BusyPoll::new();
         assert!(!wait(&mut poll, SHORT));
         assert_eq!(looks(&mut poll, 1_000, &[LOOK_TIME]), 1_000);
     }
 
     #[test]
     fn looks_in_vain_become_rare() {
-        let mut poll = BusyPoll::new(true);
+        let mut poll = BusyPoll::new();
         assert_eq!(looks(&mut poll, 1 + 2 + 4 + 8, &[SHORT]), 3);
         assert_eq!(looks(&mut poll, 1_000_000, &[SHORT]), 1_000_000 / 256 + 4);
         // two of three are worth less than the third costs
         let times = [SHORT, LOOK_TIME, LOOK_TIME];
-        assert!(looks(&mut BusyPoll::new(true), 1_000_000, &times) < 1_000_000 / 50);
+        assert!(looks(&mut BusyPoll::new(), 1_000_000, &times) < 1_000_000 / 50);
     }
 
     #[test]
     fn a_worker_that_has_looked_in_vain_looks_all_the_time_again_where_it_finds_something() {
-        let mut poll = BusyPoll::new(true);
+        let mut poll = BusyPoll::new();
         looks(&mut poll, 1_000_000, &[SHORT]);
         let mut waits = 0;
         while !poll.looks(|| Duration::ZERO) {

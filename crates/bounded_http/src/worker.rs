@@ -69,7 +69,9 @@ struct Entry {
 pub struct Worker {
     pass: Pass,
     epoll: OwnedFd,
-    busy_poll: BusyPoll,
+    /// `None` if no processor would be left for the clients and for other programs while all workers
+    /// look.
+    busy_poll: Option<BusyPoll>,
     /// By id; ids are not reused.
     connections: BTreeMap<u64, Entry>,
     /// Mail from the inbox that is not served yet.
@@ -125,7 +127,7 @@ impl Worker {
         epoll::add(&epoll, &inbox.eventfd, EventData::new_u64(INBOX), EventFlags::IN)?;
         let now = Instant::now();
         let processors = available_parallelism().map_or(1, usize::from);
-        let busy_poll = BusyPoll::new(processors > shared.workers.len());
+        let busy_poll = (processors > shared.workers.len()).then(BusyPoll::new);
         Ok(Self {
             pass: Pass::new(shared, policy, number, now),
             epoll,
@@ -169,7 +171,7 @@ impl Worker {
     /// time of its begin, so what takes some milliseconds is for [`Worker::recv`] or other threads.
     pub fn try_recv(&mut self) -> Option<Request> {
         if let Some(id) = self.handed_out.take() {
-            self.with_connection(id, Connection::take_back);
+            self.with_entry(id, |entry, pass| entry.connection.take_back(pass));
         }
         while self.pass.received.is_none() && self.serve_next() {}
         self.pass.received.take()
@@ -200,9 +202,12 @@ impl Worker {
         };
         let time = time.and_then(|time| Timespec::try_from(time).ok());
         let mut events = [MaybeUninit::uninit(); EVENTS_PER_PASS];
-        let begun = Instant::now();
+        let busy_poll = self.busy_poll.as_mut().filter(|_| !has_work);
+        let mut busy_poll = busy_poll.map(|busy_poll| (busy_poll, Instant::now()));
         loop {
-            let looks = !has_work && self.busy_poll.looks(|| begun.elapsed());
+            let looks = busy_poll
+                .as_mut()
+                .is_some_and(|(busy_poll, begun)| busy_poll.looks(|| begun.elapsed()));
             let time = if looks { Some(&Timespec::default()) } else { time.as_ref() };
             let events = match epoll::wait(&self.epoll, &mut events, time) {
                 Ok((events, _)) => &*events,
@@ -213,8 +218,8 @@ impl Worker {
                 continue;
             }
             let now = Instant::now();
-            if !has_work {
-                self.busy_poll.note_end(now - begun);
+            if let Some((busy_poll, begun)) = busy_poll {
+                busy_poll.note_end(now - begun);
             }
             self.begin_pass(events, now);
             return true;
@@ -307,9 +312,7 @@ impl Worker {
         match mail {
             // If the connection is closed by now, an answer is dropped, and so is a parked request.
             Mail::Settled(id, settled) => {
-                self.with_connection(id, |connection, pass| {
-                    connection.handle_settled(settled, pass)
-                });
+                self.with_entry(id, |entry, pass| entry.connection.handle_settled(settled, pass));
             }
             Mail::NewConnection(socket, slot) => {
                 let id = slot.id;
@@ -341,27 +344,20 @@ impl Worker {
     }
 
     fn serve(&mut self, id: u64, event: Event) {
-        match self.connections.get_mut(&id) {
+        self.with_entry(id, |entry, pass| match entry.queued {
             // In the run queue, a connection waits for its turn. Until then epoll would report the
             // socket in every pass.
-            Some(entry) if entry.queued => {
-                if event == Event::Socket {
-                    // If it fails, epoll goes on to report it.
-                    let _ = epoll::delete(&self.epoll, &entry.connection.socket);
-                    entry.interest = EventFlags::empty();
-                }
-            }
-            _ => self.with_connection(id, |connection, pass| connection.handle_event(event, pass)),
-        }
+            true => Next::Epoll(EventFlags::empty()),
+            false => entry.connection.handle_event(event, pass),
+        });
     }
 
     /// Does this work with a connection, if it is not closed yet, and then what [`Next`] says.
-    fn with_connection(&mut self, id: u64, work: impl FnOnce(&mut Connection, &mut Pass) -> Next) {
+    fn with_entry(&mut self, id: u64, work: impl FnOnce(&mut Entry, &mut Pass) -> Next) {
         let Some(entry) = self.connections.get_mut(&id) else { return };
         let pass = &mut self.pass;
         // After a panic, the connection may be in any state, so close it.
-        let next = catch_unwind(AssertUnwindSafe(|| work(&mut entry.connection, pass)))
-            .unwrap_or(Next::Close);
+        let next = catch_unwind(AssertUnwindSafe(|| work(entry, pass))).unwrap_or(Next::Close);
         let wanted = match next {
             Next::Epoll(flags) => flags,
             Next::HandOut => return self.handed_out = Some(id),
@@ -445,7 +441,7 @@ impl Drop for Worker {
     /// Sends the answer to the last request, such as the 500 of one that a panic has dropped.
     fn drop(&mut self) {
         if let Some(id) = self.handed_out.take() {
-            self.with_connection(id, Connection::take_back);
+            self.with_entry(id, |entry, pass| entry.connection.take_back(pass));
         }
         self.pass.shared.workers[self.pass.worker].inbox.close();
     }
