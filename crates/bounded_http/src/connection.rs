@@ -100,15 +100,6 @@ enum State {
     Closed,
 }
 
-/// The state that follows an event, and what the worker has to do in it.
-struct Transition(State, Next);
-
-impl Transition {
-    fn close() -> Self {
-        Self(State::Closed, Next::Close)
-    }
-}
-
 /// What happens to a connection, besides what becomes of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
@@ -168,17 +159,12 @@ impl Connection {
     /// Receives, hands out and sends as far as possible.
     pub(super) fn handle_event(&mut self, event: Event, pass: &mut Pass) -> Next {
         let state = replace(&mut self.state, State::Closed);
-        let transition = self.transition(event, state, pass);
-        self.enter_state(transition, pass)
+        let next = self.transition(event, state, pass);
+        self.end_event(next, pass)
     }
 
     /// What each event means in each state. What comes by mail is [`Connection::handle_settled`].
-    fn transition(
-        &mut self,
-        event: Event,
-        state: State,
-        pass: &mut Pass,
-    ) -> io::Result<Transition> {
+    fn transition(&mut self, event: Event, state: State, pass: &mut Pass) -> io::Result<Next> {
         match (state, event) {
             (State::Receiving { since }, Event::Socket) => self.receive_requests(since, pass),
             (State::Receiving { since }, Event::Turn) => self.first_request(since, pass),
@@ -217,7 +203,7 @@ impl Connection {
 
             // Long content has its turn after all that is short.
             (state @ State::Sending { .. }, Event::Socket) if self.output.is_long() => {
-                Ok(Transition(state, Next::Queue))
+                Ok(self.enter(state, Next::Queue))
             }
             (State::Sending { then, since }, Event::Socket | Event::Turn) => {
                 self.continue_sending(then, since, None, pass)
@@ -234,24 +220,30 @@ impl Connection {
                 self.continue_sending(then, since, Some(Closing::NoRoom), pass)
             }
 
-            (State::Lingering { .. }, Event::Overdue | Event::Evicted) => Ok(Transition::close()),
+            (State::Lingering { .. }, Event::Overdue | Event::Evicted) => Ok(Next::Close),
             (State::Lingering { left, since, received }, _) => {
                 self.drop_received(left, since, received, pass)
             }
 
-            (State::Closed, _) => Ok(Transition::close()),
+            (State::Closed, _) => Ok(Next::Close),
         }
     }
 
-    /// Enters the next state, and counts the memory that the connection has in it.
-    fn enter_state(&mut self, transition: io::Result<Transition>, pass: &Pass) -> Next {
-        let Transition(state, next) = transition.unwrap_or_else(|error| match error.kind() {
+    /// The last that a transition does: until then, the state is `Closed`.
+    fn enter(&mut self, state: State, next: Next) -> Next {
+        self.state = state;
+        next
+    }
+
+    /// Counts the memory that the connection has in its new state. If the event has failed, the
+    /// connection is closed.
+    fn end_event(&mut self, next: io::Result<Next>, pass: &Pass) -> Next {
+        let next = next.unwrap_or_else(|error| match error.kind() {
             // The kernel gave up the connection (TCP_USER_TIMEOUT).
             io::ErrorKind::TimedOut => self.close(Closing::Unread, pass),
             // The client has gone.
-            _ => Transition::close(),
+            _ => Next::Close,
         });
-        self.state = state;
         // Once the connection is closed, somebody may still have its request.
         if next != Next::Close {
             self.slot.quota.set_memory(self.memory(&pass.shared.limits));
@@ -357,9 +349,9 @@ impl Connection {
         tell(|| pass.policy.closed(self.arrival(), reason));
     }
 
-    fn close(&self, reason: Closing, pass: &Pass) -> Transition {
+    fn close(&self, reason: Closing, pass: &Pass) -> Next {
         self.note(reason, pass);
-        Transition::close()
+        Next::Close
     }
 }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{AfterSend, Connection, Next, State, Transition};
+use super::{AfterSend, Connection, Next, State};
 use crate::head::Head;
 use crate::pass::Pass;
 use crate::protocol_error::ProtocolError;
@@ -18,16 +18,12 @@ pub(super) const RECEIVE_BYTES: usize = 4096;
 pub(super) const REQUESTS_IN_A_ROW: u8 = 16;
 
 impl Connection {
-    pub(super) fn receive_requests(
-        &mut self,
-        since: Instant,
-        pass: &mut Pass,
-    ) -> io::Result<Transition> {
+    pub(super) fn receive_requests(&mut self, since: Instant, pass: &mut Pass) -> io::Result<Next> {
         self.received_at = pass.now;
         let was_idle = self.parser.is_idle();
         let length = self.parser.missing().max(RECEIVE_BYTES);
         match pass.receive(&self.socket, length)? {
-            Some([]) if was_idle => Ok(Transition::close()),
+            Some([]) if was_idle => Ok(Next::Close),
             Some([]) => self.refuse_with(None, ProtocolError::UNEXPECTED_EOF, pass),
             Some(received) => {
                 self.parser.append(received);
@@ -39,22 +35,14 @@ impl Connection {
         }
     }
 
-    pub(super) fn first_request(
-        &mut self,
-        since: Instant,
-        pass: &mut Pass,
-    ) -> io::Result<Transition> {
+    pub(super) fn first_request(&mut self, since: Instant, pass: &mut Pass) -> io::Result<Next> {
         self.in_a_row = 0;
         self.next_request(since, pass)
     }
 
     /// Hands out the next request in the buffer, if there is a whole one, up to
     /// [`REQUESTS_IN_A_ROW`].
-    pub(super) fn next_request(
-        &mut self,
-        since: Instant,
-        pass: &mut Pass,
-    ) -> io::Result<Transition> {
+    pub(super) fn next_request(&mut self, since: Instant, pass: &mut Pass) -> io::Result<Next> {
         let has_room =
             self.output.has_room() && !self.slot.quota.would_exceed(self.output.memory());
         if self.in_a_row == REQUESTS_IN_A_ROW || !has_room || self.parser.is_idle() {
@@ -66,12 +54,7 @@ impl Connection {
         }
     }
 
-    fn hand_out(
-        &mut self,
-        head: Head,
-        content: Vec<u8>,
-        pass: &mut Pass,
-    ) -> io::Result<Transition> {
+    fn hand_out(&mut self, head: Head, content: Vec<u8>, pass: &mut Pass) -> io::Result<Next> {
         self.had_no_request = false;
         let memory = head.memory() + pass.shared.limits.content_factor * content.capacity();
         if self.slot.quota.would_exceed(memory + self.output.memory()) {
@@ -84,7 +67,7 @@ impl Connection {
         self.in_a_row += 1;
         let slot = Arc::clone(&self.slot);
         pass.received = Some(Request::new(head, content, slot, self.received_at));
-        Ok(Transition(State::Away { memory, is_woken: false }, Next::HandOut))
+        Ok(self.enter(State::Away { memory, is_woken: false }, Next::HandOut))
     }
 
     /// Goes on when there is no whole request in the buffer. `error`: what is wrong with the next
@@ -94,7 +77,7 @@ impl Connection {
         error: Option<ProtocolError>,
         since: Instant,
         pass: &mut Pass,
-    ) -> io::Result<Transition> {
+    ) -> io::Result<Next> {
         // A refusal by the head comes first, however much of the content has arrived.
         let arrival = self.arrival();
         if let Some(head) = self.parser.new_head()

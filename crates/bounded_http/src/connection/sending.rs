@@ -7,7 +7,7 @@ use std::time::Instant;
 use rustix::event::epoll::EventFlags;
 use rustix::net::Shutdown;
 
-use super::{AfterSend, Connection, Next, State, Transition};
+use super::{AfterSend, Connection, Next, State};
 use crate::head::Head;
 use crate::output::Sent;
 use crate::parser::Parser;
@@ -25,7 +25,7 @@ impl Connection {
         &mut self,
         head: Option<&Head>,
         pass: &mut Pass,
-    ) -> io::Result<Transition> {
+    ) -> io::Result<Next> {
         self.note(Closing::NoRoom, pass);
         self.refuse_with(head, ProtocolError::OVERLOADED, pass)
     }
@@ -37,7 +37,7 @@ impl Connection {
         head: Option<&Head>,
         error: ProtocolError,
         pass: &mut Pass,
-    ) -> io::Result<Transition> {
+    ) -> io::Result<Next> {
         let unfinished = self.parser.abandon();
         let head = head.or(unfinished.as_ref());
         let (status, message) = (error.status(), error.to_string().into());
@@ -52,7 +52,7 @@ impl Connection {
         is_head: bool,
         response: Response,
         pass: &mut Pass,
-    ) -> io::Result<Transition> {
+    ) -> io::Result<Next> {
         self.parser.abandon();
         self.output.append(response, is_head, pass.date.text(), CLOSE);
         self.begin_sending(AfterSend::Linger, pass.now, pass)
@@ -65,10 +65,10 @@ impl Connection {
         then: AfterSend,
         since: Instant,
         pass: &mut Pass,
-    ) -> io::Result<Transition> {
+    ) -> io::Result<Next> {
         if self.output.is_long() {
             // A long content is sent from the run queue, after all that is short.
-            return Ok(Transition(State::Sending { then, since: pass.now }, Next::Queue));
+            return Ok(self.enter(State::Sending { then, since: pass.now }, Next::Queue));
         }
         let sent = self.output.flush(&self.socket)?;
         // The time for the client to read the rest begins now.
@@ -84,7 +84,7 @@ impl Connection {
         since: Instant,
         overdue: Option<Closing>,
         pass: &mut Pass,
-    ) -> io::Result<Transition> {
+    ) -> io::Result<Next> {
         let sent = self.output.flush(&self.socket)?;
         let since = match overdue {
             Some(reason) if sent == Sent::Nothing => return Ok(self.close(reason, pass)),
@@ -103,7 +103,7 @@ impl Connection {
         then: AfterSend,
         since: Instant,
         pass: &mut Pass,
-    ) -> io::Result<Transition> {
+    ) -> io::Result<Next> {
         if sent != Sent::All {
             // The rest stays in memory until the client reads it.
             if self.slot.quota.would_exceed(self.output.memory()) {
@@ -112,26 +112,26 @@ impl Connection {
             self.output.begin_reading(&pass.shared, pass.now);
             let next =
                 if sent == Sent::Enough { Next::Queue } else { Next::Epoll(EventFlags::OUT) };
-            return Ok(Transition(State::Sending { then, since }, next));
+            return Ok(self.enter(State::Sending { then, since }, next));
         }
         let read = Next::Epoll(EventFlags::IN);
         match then {
             AfterSend::Resume if !self.parser.is_idle() => {
-                return Ok(Transition(State::Receiving { since }, Next::Queue));
+                return Ok(self.enter(State::Receiving { since }, Next::Queue));
             }
             AfterSend::Resume | AfterSend::Receive => {
-                return Ok(Transition(State::Receiving { since }, read));
+                return Ok(self.enter(State::Receiving { since }, read));
             }
             AfterSend::Close | AfterSend::Linger => {}
         }
         let is_done = then == AfterSend::Close && self.parser.is_idle();
         if is_done && pass.receive(&self.socket, 1)?.is_none_or(|received| received.is_empty()) {
-            return Ok(Transition::close());
+            return Ok(Next::Close);
         }
         rustix::net::shutdown(&self.socket, Shutdown::Write)?;
         self.parser = Parser::default();
         let (since, received) = (pass.now, pass.now);
-        Ok(Transition(State::Lingering { left: LINGER_BYTES_MAX, since, received }, read))
+        Ok(self.enter(State::Lingering { left: LINGER_BYTES_MAX, since, received }, read))
     }
 
     pub(super) fn drop_received(
@@ -140,18 +140,18 @@ impl Connection {
         since: Instant,
         received: Instant,
         pass: &mut Pass,
-    ) -> io::Result<Transition> {
+    ) -> io::Result<Next> {
         let Some(dropped) = pass.receive(&self.socket, left)?.map(<[u8]>::len) else {
             let lingering = State::Lingering { left, since, received };
-            return Ok(Transition(lingering, Next::Epoll(EventFlags::IN)));
+            return Ok(self.enter(lingering, Next::Epoll(EventFlags::IN)));
         };
         if dropped == 0 {
-            return Ok(Transition::close());
+            return Ok(Next::Close);
         }
         let left = left - dropped;
         let events = if left == 0 { EventFlags::empty() } else { EventFlags::IN };
         let lingering = State::Lingering { left, since, received: pass.now };
-        Ok(Transition(lingering, Next::Epoll(events)))
+        Ok(self.enter(lingering, Next::Epoll(events)))
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Instant;
 use rustix::event::epoll::EventFlags;
 
 use super::receiving::RECEIVE_BYTES;
-use super::{AfterSend, Connection, Next, State, Transition};
+use super::{AfterSend, Connection, Next, State};
 use crate::output::Sent;
 use crate::pass::Pass;
 use crate::policy::Closing;
@@ -26,27 +26,23 @@ impl Connection {
         let state = replace(&mut self.state, State::Closed);
         // Epoll goes on to report IN: few clients send more before they have the answer, and to
         // stop that costs a system call. If a client does send more, `Event::Socket` stops it.
-        let transition = self.send_while_away(state, EventFlags::IN);
-        self.enter_state(transition, pass)
+        let next = self.send_while_away(state, EventFlags::IN);
+        self.end_event(next, pass)
     }
 
     /// Sends the responses to earlier requests, while somebody else has the request. Fails if the
     /// client has gone. `events`: for what epoll waits once all is sent.
-    pub(super) fn send_while_away(
-        &mut self,
-        away: State,
-        events: EventFlags,
-    ) -> io::Result<Transition> {
+    pub(super) fn send_while_away(&mut self, away: State, events: EventFlags) -> io::Result<Next> {
         let next = match self.output.flush(&self.socket)? {
             Sent::All => Next::Epoll(events),
             _ => Next::Epoll(EventFlags::OUT),
         };
-        Ok(Transition(away, next))
+        Ok(self.enter(away, next))
     }
 
     /// Goes on with what became of the request.
     pub(crate) fn handle_settled(&mut self, settled: Settled, pass: &mut Pass) -> Next {
-        let transition = match (replace(&mut self.state, State::Closed), settled) {
+        let next = match (replace(&mut self.state, State::Closed), settled) {
             (State::Away { .. }, Settled::Answer { response, is_head, then }) => {
                 self.respond(response, is_head, then, pass)
             }
@@ -54,9 +50,9 @@ impl Connection {
                 self.park(request, until, is_woken, pass)
             }
             // Should not happen: the state ends with what became of the request.
-            _ => Ok(Transition::close()),
+            _ => Ok(Next::Close),
         };
-        self.enter_state(transition, pass)
+        self.end_event(next, pass)
     }
 
     /// Has a parked request handed out again. If it is not parked yet, then once it is. True if
@@ -74,7 +70,7 @@ impl Connection {
         is_head: bool,
         then: AfterSend,
         pass: &mut Pass,
-    ) -> io::Result<Transition> {
+    ) -> io::Result<Next> {
         let end = if then == AfterSend::Resume { &*pass.shared.keep_alive } else { CLOSE };
         self.output.append(response, is_head, pass.date.text(), end);
         match then {
@@ -90,9 +86,9 @@ impl Connection {
         until: Instant,
         is_woken: bool,
         pass: &mut Pass,
-    ) -> io::Result<Transition> {
+    ) -> io::Result<Next> {
         if request.reason() == Reason::Evicted {
-            return Ok(Transition::close());
+            return Ok(Next::Close);
         }
         if request.reason().is_final() {
             // It would be handed out again at once, and again.
@@ -106,7 +102,7 @@ impl Connection {
             Reason::Woken
         } else {
             let parked = State::Parked { request, since: pass.now, until };
-            return Ok(Transition(parked, Next::Epoll(EventFlags::IN)));
+            return Ok(self.enter(parked, Next::Epoll(EventFlags::IN)));
         };
         Ok(self.hand_out_again(*request, reason, pass))
     }
@@ -116,12 +112,12 @@ impl Connection {
         mut request: Request,
         reason: Reason,
         pass: &mut Pass,
-    ) -> Transition {
+    ) -> Next {
         request.receive_again(reason, Arc::clone(&self.slot), pass.now);
         self.received_at = pass.now;
         let memory = request.memory(&pass.shared.limits);
         pass.received = Some(request);
-        Transition(State::Away { memory, is_woken: false }, Next::HandOut)
+        self.enter(State::Away { memory, is_woken: false }, Next::HandOut)
     }
 
     /// Ends the parking if the client has sent another request, or has ended its half of the
@@ -132,7 +128,7 @@ impl Connection {
         since: Instant,
         until: Instant,
         pass: &mut Pass,
-    ) -> io::Result<Transition> {
+    ) -> io::Result<Next> {
         match pass.receive(&self.socket, RECEIVE_BYTES)? {
             Some(received) => {
                 self.parser.append(received);
@@ -141,7 +137,7 @@ impl Connection {
             // Nothing has arrived after all.
             None => {
                 let parked = State::Parked { request, since, until };
-                Ok(Transition(parked, Next::Epoll(EventFlags::IN)))
+                Ok(self.enter(parked, Next::Epoll(EventFlags::IN)))
             }
         }
     }
