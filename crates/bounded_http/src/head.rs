@@ -10,7 +10,7 @@ use tiny_http::Method;
 
 use super::buffer;
 use super::chunked::ChunkedDecoder;
-use super::protocol_error::{FIELD_LINES_MAX, ProtocolError};
+use super::protocol_error::{FIELD_LINES_MAX, METHOD_BYTES_MAX, ProtocolError};
 use super::syntax::{Host, append_value, is_field, members, parse_digits, split_absolute_form};
 
 const REQUEST_LINE: ProtocolError = ProtocolError::malformed(
@@ -213,6 +213,9 @@ pub(super) fn parse(
     else {
         return Err(REQUEST_LINE);
     };
+    if method.len() > METHOD_BYTES_MAX {
+        return Err(ProtocolError::METHOD_TOO_LONG);
+    }
     // httparse has already refused control characters, and what is not UTF-8. Characters outside
     // ASCII belong percent-encoded. Many clients send them as they are, and mean the same.
     if target.contains('#') {
@@ -257,9 +260,10 @@ pub(super) fn parse_in_part(head: &[u8]) -> Option<Head> {
         }
         None => target.end,
     };
+    let method = parsed.method.filter(|method| method.len() <= METHOD_BYTES_MAX)?;
     Some(Head {
         bytes: copy(&head[..end]),
-        method: parsed.method?.parse().ok()?,
+        method: method.parse().ok()?,
         target,
         host: None,
         needs_dns: false,

@@ -84,6 +84,15 @@ impl Parser {
 
     /// Parses the head of the next request, if all of it has arrived and it is not parsed yet.
     fn parse_head(&mut self, content_max: usize) -> Result<(), ProtocolError> {
+        let parsed = self.parse_whole_head(content_max);
+        if self.incoming.is_none() {
+            // What is wrong with the method comes first, and does not wait for the rest.
+            check_method(&self.received[self.start..])?;
+        }
+        parsed
+    }
+
+    fn parse_whole_head(&mut self, content_max: usize) -> Result<(), ProtocolError> {
         if self.incoming.is_none()
             && let Some(end) = self.find_head_end()?
         {
@@ -167,13 +176,6 @@ impl Parser {
         let bytes = &self.received[self.start..];
         // Look no further than the limit: the result must not depend on how much arrives at a time.
         let bytes = &bytes[..bytes.len().min(HEAD_BYTES_MAX + 1)];
-        match bytes.iter().take(METHOD_BYTES_MAX + 1).position(|byte| !is_tchar(byte)) {
-            Some(0) if bytes[0] != b'\r' => {
-                return Err(ProtocolError::malformed("this is not an HTTP request"));
-            }
-            None if bytes.len() > METHOD_BYTES_MAX => return Err(ProtocolError::METHOD_TOO_LONG),
-            _ => {}
-        }
         while let Some(length) = memchr(b'\n', &bytes[self.searched..]) {
             self.searched += length + 1;
             match &bytes[..self.searched] {
@@ -200,6 +202,17 @@ impl Parser {
             self.start = 0;
             self.received.shrink_to(KEEP_BYTES_MAX);
         }
+    }
+}
+
+/// Fails if this does not begin with a method.
+fn check_method(bytes: &[u8]) -> Result<(), ProtocolError> {
+    match bytes.iter().take(METHOD_BYTES_MAX + 1).position(|byte| !is_tchar(byte)) {
+        Some(0) if bytes[0] != b'\r' => {
+            Err(ProtocolError::malformed("this is not an HTTP request"))
+        }
+        None if bytes.len() > METHOD_BYTES_MAX => Err(ProtocolError::METHOD_TOO_LONG),
+        _ => Ok(()),
     }
 }
 
