@@ -20,13 +20,17 @@ pub(crate) enum MediaType {
 }
 
 impl MediaType {
-    /// The field, after the CR LF that ends the line before.
-    fn line(self) -> &'static str {
+    /// Each line is added where its length is known when this is compiled, which is faster.
+    fn add_to(self, sent: &mut bounded_http::Response) {
         match self {
-            Self::Json => "\r\nContent-Type: application/json",
-            Self::Html => "\r\nContent-Type: text/html; charset=utf-8",
-            Self::JavaScript => "\r\nContent-Type: text/javascript; charset=utf-8",
-            Self::Metrics => "\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8",
+            Self::Json => sent.add_field_lines(["\r\nContent-Type: application/json"]),
+            Self::Html => sent.add_field_lines(["\r\nContent-Type: text/html; charset=utf-8"]),
+            Self::JavaScript => {
+                sent.add_field_lines(["\r\nContent-Type: text/javascript; charset=utf-8"])
+            }
+            Self::Metrics => {
+                sent.add_field_lines(["\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8"])
+            }
         }
     }
 }
@@ -127,7 +131,7 @@ impl Response {
         }
         sent.add_field_lines([PROTECTION_FIELDS]);
         if has_content {
-            sent.add_field_lines([self.media_type.line()]);
+            self.media_type.add_to(&mut sent);
         }
         if let Some(tag) = self.tag {
             sent.add_field_lines(["\r\nETag: \""]);
