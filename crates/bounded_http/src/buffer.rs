@@ -3,6 +3,10 @@
 use std::cell::Cell;
 use std::thread::LocalKey;
 
+/// Capacity, in bytes, of a new buffer: enough for most heads and responses. A thread that gets none
+/// back, since others do, needs a new one each time, which would grow step by step.
+const NEW_BYTES: usize = 256;
+
 /// Largest capacity, in bytes, of a buffer that is kept.
 const KEPT_BYTES_MAX: usize = 1024;
 
@@ -16,7 +20,10 @@ thread_local! {
 /// A buffer, which is empty.
 pub(super) fn take(kept: &'static LocalKey<Cell<Vec<u8>>>) -> Vec<u8> {
     // It fails while the thread ends.
-    kept.try_with(Cell::take).unwrap_or_default()
+    match kept.try_with(Cell::take) {
+        Ok(buffer) if buffer.capacity() > 0 => buffer,
+        _ => Vec::with_capacity(NEW_BYTES),
+    }
 }
 
 /// Takes back a buffer that is not needed any more.
