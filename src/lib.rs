@@ -65,7 +65,6 @@
 //!   - `request`: a request as a value
 //!   - `fields`: the fields of a head that the service knows
 //!   - `response`: a response as a value, and its fields as bytes
-//!   - `date`: times in JSON
 //! - what all of them may use
 //!   - `file_id`: which file is which
 //!   - `representation`: bytes with a tag that many share
