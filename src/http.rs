@@ -1,4 +1,4 @@
-//! Requests and responses as the service sees them, in the terms of RFC 9110.
+//! Requests and responses as the service sees them, in the terms of RFC 9110, and times in texts.
 
 mod fields;
 mod request;
@@ -14,9 +14,9 @@ pub(crate) use request::TestRequest;
 pub(crate) use request::{Credentials, METHODS, Request, RequestFields, is_safe};
 pub(crate) use response::{Challenge, CommonFields, MediaType, Response};
 
-/// A time as it is in JSON: in UTC and whole seconds (RFC 3339), as in `1994-11-06T08:49:37Z`. A
-/// wrong clock may be beyond the year 9999, but the format has four digits for a year: such a time
-/// becomes the end of 9999.
+/// A time for clients and operators: in UTC and whole seconds (RFC 3339), as in
+/// `1994-11-06T08:49:37Z`. A wrong clock may be beyond the year 9999, but the format has four
+/// digits for a year: such a time becomes the end of 9999.
 pub(crate) fn rfc3339(time: SystemTime) -> String {
     let end_of_9999 = UNIX_EPOCH + Duration::from_secs(253_402_300_799);
     let time = OffsetDateTime::from(time.min(end_of_9999)).truncate_to_second();

@@ -61,7 +61,7 @@
 //!   - `sqlite/wal_files`: FILE, FILE-wal and FILE-shm of a database that is open
 //!   - `sqlite/error`: why a database cannot be used
 //! - `metrics`: what is counted
-//! - `http`: requests and responses as the service sees them
+//! - `http`: requests and responses as the service sees them, and times in texts
 //!   - `request`: a request as a value
 //!   - `fields`: the fields of a head that the service knows
 //!   - `response`: a response as a value, and its fields as bytes
@@ -175,7 +175,8 @@
 //!
 //! Each is held for a moment: nothing is sent, saved or logged under it, and no whole list is made,
 //! hashed or freed. The exceptions are the locks of `ColorList::envelope`, `Representation::tag`
-//! and `SharedList::latest`, under which a list is made or hashed. The crates have locks of their
+//! and `SharedList::latest`, under which a list is made or hashed, and those of `Documents`, under
+//! which each of them is made once. The crates have locks of their
 //! own; while `bounded_http` calls the `Policy`, it may have one for which no thread waits.
 //!
 //! - `SharedList::current`: the current version of the list; locked to clone it, or to edit it in

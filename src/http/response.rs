@@ -20,7 +20,8 @@ pub(crate) enum MediaType {
 }
 
 impl MediaType {
-    /// Each line is added where its length is known when this is compiled, which is faster.
+    /// Adds the field. Each line by itself, since it is copied faster if its length is known when
+    /// this is compiled.
     fn add_to(self, sent: &mut bounded_http::Response) {
         match self {
             Self::Json => sent.add_field_lines(["\r\nContent-Type: application/json"]),

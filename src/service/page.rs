@@ -1,6 +1,6 @@
 //! The page for browsers: one HTML document, joined from its parts when the program is compiled.
-//! The base path and the limit of a content are put into it when it is made. `admission` decides who
-//! gets it.
+//! The base path and the limit of a content are put into it at its first request. `admission`
+//! decides who gets it.
 //!
 //! Style and script are in the document, so that one request gets all of the page, but for a second
 //! script, which few need: it reads and writes files. The scripts of each are one module: a

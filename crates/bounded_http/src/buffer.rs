@@ -3,8 +3,9 @@
 use std::cell::Cell;
 use std::thread::LocalKey;
 
-/// Capacity, in bytes, of a new buffer: enough for most heads and responses. A thread that gets none
-/// back, since others do, needs a new one each time, which would grow step by step.
+/// Capacity, in bytes, of a new buffer: enough for the fields of most responses, and for the heads
+/// of scripts. A thread that gets none back, since others do, needs a new one each time, which
+/// would grow step by step.
 const NEW_BYTES: usize = 256;
 
 /// Largest capacity, in bytes, of a buffer that is kept.
@@ -21,7 +22,7 @@ thread_local! {
 pub(super) fn take(kept: &'static LocalKey<Cell<Vec<u8>>>) -> Vec<u8> {
     // It fails while the thread ends.
     match kept.try_with(Cell::take) {
-        Ok(buffer) if buffer.capacity() > 0 => buffer,
+        Ok(buffer) if buffer.capacity() >= NEW_BYTES => buffer,
         _ => Vec::with_capacity(NEW_BYTES),
     }
 }

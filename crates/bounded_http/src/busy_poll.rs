@@ -36,8 +36,10 @@ pub(super) struct BusyPoll {
 }
 
 impl BusyPoll {
-    pub(super) fn new() -> Self {
-        Self { sleeps_left: 1, loss: 0 }
+    /// `None` if no processor would be left for the clients and for other programs while all
+    /// workers look.
+    pub(super) fn new(processors: usize, workers: usize) -> Option<Self> {
+        (processors > workers).then_some(Self { sleeps_left: 1, loss: 0 })
     }
 
     /// Whether to look now, or once more. If not, the worker may sleep. `waited`: since the worker
@@ -94,8 +96,16 @@ mod tests {
     }
 
     #[test]
+    fn workers_look_only_if_a_processor_is_left_for_others() {
+        assert_eq!(
+            [1, 2, 3].map(|workers| BusyPoll::new(2, workers).is_some()),
+            [true, false, false]
+        );
+    }
+
+    #[test]
     fn a_worker_that_is_idle_or_asked_once_a_second_never_looks() {
-        let mut poll = BusyPoll::new();
+        let mut poll = BusyPoll::new(2, 1).unwrap();
         let times = [Duration::from_secs(1), Duration::from_secs(75), SHORT_SLEEP];
         assert_eq!(looks(&mut poll, 10_000, &times), 0);
         // nor does it after a busy time, but for the first wait
@@ -104,24 +114,24 @@ mod tests {
 
     #[test]
     fn a_worker_looks_after_a_short_sleep_and_for_as_long_as_that_finds_something() {
-        let mut poll = BusyPoll::new();
+        let mut poll = BusyPoll::new(2, 1).unwrap();
         assert!(!wait(&mut poll, SHORT));
         assert_eq!(looks(&mut poll, 1_000, &[LOOK_TIME]), 1_000);
     }
 
     #[test]
     fn looks_in_vain_become_rare() {
-        let mut poll = BusyPoll::new();
+        let mut poll = BusyPoll::new(2, 1).unwrap();
         assert_eq!(looks(&mut poll, 1 + 2 + 4 + 8, &[SHORT]), 3);
         assert_eq!(looks(&mut poll, 1_000_000, &[SHORT]), 1_000_000 / 256 + 4);
         // two of three are worth less than the third costs
         let times = [SHORT, LOOK_TIME, LOOK_TIME];
-        assert!(looks(&mut BusyPoll::new(), 1_000_000, &times) < 1_000_000 / 50);
+        assert!(looks(&mut BusyPoll::new(2, 1).unwrap(), 1_000_000, &times) < 1_000_000 / 50);
     }
 
     #[test]
     fn a_worker_that_has_looked_in_vain_looks_all_the_time_again_where_it_finds_something() {
-        let mut poll = BusyPoll::new();
+        let mut poll = BusyPoll::new(2, 1).unwrap();
         looks(&mut poll, 1_000_000, &[SHORT]);
         let mut waits = 0;
         while !poll.looks(|| Duration::ZERO) {

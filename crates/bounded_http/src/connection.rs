@@ -40,7 +40,7 @@
 //! Above the connection limit, those that have stalled longest, for at least half a second, are
 //! evicted. The constants of `worker` say how late this may be.
 
-mod receiving;
+pub(super) mod receiving;
 mod sending;
 mod settling;
 
@@ -117,8 +117,8 @@ pub(super) enum Event {
 /// What the worker has to do for the connection next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Have epoll wait for these events on the socket. Without any, take the socket out of epoll:
-    /// otherwise epoll would report in every pass that the client has gone.
+    /// Have epoll wait for these events on the socket. Without any, take the socket out of epoll,
+    /// which would otherwise report in every pass what nobody can handle now.
     Epoll(EventFlags),
     /// Send [`Event::Turn`] when the other connections have been served.
     Queue,
@@ -229,7 +229,7 @@ impl Connection {
         }
     }
 
-    /// The last that a transition does: until then, the state is `Closed`.
+    /// Until a transition has called this, at its end, the state is `Closed`.
     fn enter(&mut self, state: State, next: Next) -> Next {
         self.state = state;
         next
@@ -349,9 +349,9 @@ impl Connection {
         tell(|| pass.policy.closed(self.arrival(), reason));
     }
 
-    fn close(&self, reason: Closing, pass: &Pass) -> Next {
+    fn close(&mut self, reason: Closing, pass: &Pass) -> Next {
         self.note(reason, pass);
-        Next::Close
+        self.enter(State::Closed, Next::Close)
     }
 }
 

@@ -213,6 +213,7 @@ pub(super) fn parse(
     else {
         return Err(REQUEST_LINE);
     };
+    // The parser looks at the method only where there is an error, or not all has arrived.
     if method.len() > METHOD_BYTES_MAX {
         return Err(ProtocolError::METHOD_TOO_LONG);
     }
@@ -245,7 +246,7 @@ pub(super) fn parse(
 }
 
 /// Parses what there is of a malformed or incomplete head, for the response and the log: method,
-/// target and fields up to the error, but no host. `None` without a method.
+/// target and fields up to the error, but no host. `None` without a method, or if that is too long.
 pub(super) fn parse_in_part(head: &[u8]) -> Option<Head> {
     let mut headers = [httparse::EMPTY_HEADER; FIELD_LINES_MAX];
     let mut parsed = httparse::Request::new(&mut headers);

@@ -84,6 +84,9 @@ impl Parser {
 
     /// Parses the head of the next request, if all of it has arrived and it is not parsed yet.
     fn parse_head(&mut self, content_max: usize) -> Result<(), ProtocolError> {
+        if self.incoming.is_some() {
+            return Ok(());
+        }
         let parsed = self.parse_whole_head(content_max);
         if self.incoming.is_none() {
             // What is wrong with the method comes first, and does not wait for the rest.
@@ -92,10 +95,9 @@ impl Parser {
         parsed
     }
 
+    /// The same without a look at the method of what is not whole, or malformed.
     fn parse_whole_head(&mut self, content_max: usize) -> Result<(), ProtocolError> {
-        if self.incoming.is_none()
-            && let Some(end) = self.find_head_end()?
-        {
+        if let Some(end) = self.find_head_end()? {
             let head = &self.received[self.start..end];
             self.incoming = Some(head::parse(head, content_max, self.is_unix)?);
             self.start = end;
@@ -156,7 +158,7 @@ impl Parser {
     }
 
     /// Drops everything received, so that nothing of it is parsed as a request. Returns what is
-    /// known of the head of the refused request; `None` if its method is not known.
+    /// known of the head of the refused request; `None` if its method is not known, or too long.
     pub fn abandon(&mut self) -> Option<Head> {
         let Self { received, start, searched, incoming, .. } = take(self);
         incoming
@@ -205,7 +207,7 @@ impl Parser {
     }
 }
 
-/// Fails if this does not begin with a method.
+/// Fails if no request begins with this: its method is too long, or it has none.
 fn check_method(bytes: &[u8]) -> Result<(), ProtocolError> {
     match bytes.iter().take(METHOD_BYTES_MAX + 1).position(|byte| !is_tchar(byte)) {
         Some(0) if bytes[0] != b'\r' => {

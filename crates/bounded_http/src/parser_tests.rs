@@ -213,7 +213,7 @@ fn malformed_lines_are_refused() {
     for target in [&b"/\xe9"[..], b"/a?\xe9", b"/\xc3", b"/\xed\xa0\x80"] {
         refused([b"GET ", target, b" HTTP/1.1\r\nHost: h\r\n\r\n"].concat(), encoding);
     }
-    for begin in ["\x16\x03\x01", " GET"] {
+    for begin in ["\x16\x03\x01", " GET", " GET /a HTTP/1.1\n"] {
         refused(begin, ProtocolError::malformed("this is not an HTTP request"));
     }
     refused("GET /a HTTP/1.1\nHost: h\n\n", ProtocolError::BARE_LINE_FEED);
@@ -238,7 +238,10 @@ fn what_is_wrong_does_not_depend_on_what_has_arrived_beyond_it() {
         assert_eq!((refused, told.target()), (true, "/a"), "in pieces of {size}");
         assert_eq!(Vec::from_iter(told.fields()), [(&b"Origin"[..], &b"b"[..])]);
     }
-    refused("a".repeat(METHOD_BYTES_MAX + 1), ProtocolError::METHOD_TOO_LONG);
+    for after in ["", " /a\n", " /a HTTP/1.1\r\nHost: h\r\n\r\n", " /a HTTP/1.1\r\nA b: x\r\n\r\n"]
+    {
+        refused("a".repeat(METHOD_BYTES_MAX + 1) + after, ProtocolError::METHOD_TOO_LONG);
+    }
     refused("a".repeat(METHOD_BYTES_MAX) + "\n", ProtocolError::BARE_LINE_FEED);
 }
 

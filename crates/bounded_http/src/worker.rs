@@ -51,7 +51,7 @@ const EVENTS_PER_PASS: usize = 64;
 const CATCH_UP_TIME: Duration = Duration::from_millis(250);
 
 /// How long a pass goes on to serve the run queue, whose connections may have much to send.
-const QUEUE_TIME: Duration = Duration::from_millis(1);
+pub(super) const QUEUE_TIME: Duration = Duration::from_millis(1);
 
 /// The epoll data of the inbox. The epoll data of a connection is its id, from 1 on.
 const INBOX: u64 = 0;
@@ -69,8 +69,6 @@ struct Entry {
 pub struct Worker {
     pass: Pass,
     epoll: OwnedFd,
-    /// `None` if no processor would be left for the clients and for other programs while all workers
-    /// look.
     busy_poll: Option<BusyPoll>,
     /// By id; ids are not reused.
     connections: BTreeMap<u64, Entry>,
@@ -127,7 +125,7 @@ impl Worker {
         epoll::add(&epoll, &inbox.eventfd, EventData::new_u64(INBOX), EventFlags::IN)?;
         let now = Instant::now();
         let processors = available_parallelism().map_or(1, usize::from);
-        let busy_poll = (processors > shared.workers.len()).then(BusyPoll::new);
+        let busy_poll = BusyPoll::new(processors, shared.workers.len());
         Ok(Self {
             pass: Pass::new(shared, policy, number, now),
             epoll,
@@ -203,11 +201,10 @@ impl Worker {
         let time = time.and_then(|time| Timespec::try_from(time).ok());
         let mut events = [MaybeUninit::uninit(); EVENTS_PER_PASS];
         let busy_poll = self.busy_poll.as_mut().filter(|_| !has_work);
-        let mut busy_poll = busy_poll.map(|busy_poll| (busy_poll, Instant::now()));
+        let mut idle = busy_poll.map(|busy_poll| (busy_poll, Instant::now()));
         loop {
-            let looks = busy_poll
-                .as_mut()
-                .is_some_and(|(busy_poll, begun)| busy_poll.looks(|| begun.elapsed()));
+            let looks =
+                idle.as_mut().is_some_and(|(busy_poll, since)| busy_poll.looks(|| since.elapsed()));
             let time = if looks { Some(&Timespec::default()) } else { time.as_ref() };
             let events = match epoll::wait(&self.epoll, &mut events, time) {
                 Ok((events, _)) => &*events,
@@ -218,8 +215,8 @@ impl Worker {
                 continue;
             }
             let now = Instant::now();
-            if let Some((busy_poll, begun)) = busy_poll {
-                busy_poll.note_end(now - begun);
+            if let Some((busy_poll, since)) = idle {
+                busy_poll.note_end(now - since);
             }
             self.begin_pass(events, now);
             return true;

@@ -15,7 +15,7 @@ pub(super) const RECEIVE_BYTES: usize = 4096;
 
 /// Requests handed out in a row before other connections are served, so that one client that
 /// pipelines does not hold up the others.
-pub(super) const REQUESTS_IN_A_ROW: u8 = 16;
+pub(crate) const REQUESTS_IN_A_ROW: u8 = 16;
 
 impl Connection {
     pub(super) fn receive_requests(&mut self, since: Instant, pass: &mut Pass) -> io::Result<Next> {

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tiny_http::StatusCode;
 
@@ -16,6 +16,7 @@ use crate::limits::Limits;
 use crate::policy::{Arrival, Closing, Policy};
 use crate::request::{Reason, Request};
 use crate::response::{Content, Response, SharedContent};
+use crate::worker::QUEUE_TIME;
 
 pub(super) const LIMITS: Limits = Limits {
     connections_max: 10,
@@ -111,6 +112,11 @@ impl Application {
             "/away" => return self.away.push(request),
             "/drop" => return drop(request),
             "/current" => Response::new(StatusCode(200), Content::Shared(self.current.clone())),
+            "/slow" => {
+                let begun = Instant::now();
+                while begun.elapsed() <= QUEUE_TIME {}
+                Response::empty(200)
+            }
             "/last" => Response::from_data("last").closing(),
             "/lines" => Response::from_data([b'\n'; 1_000]),
             "/more-lines" => Response::from_data([b'\n'; 8_000]),
