@@ -22,14 +22,14 @@ thread_local! {
 pub(super) fn take(kept: &'static LocalKey<Cell<Vec<u8>>>) -> Vec<u8> {
     // It fails while the thread ends.
     match kept.try_with(Cell::take) {
-        Ok(buffer) if buffer.capacity() >= NEW_BYTES => buffer,
+        Ok(buffer) if buffer.capacity() > 0 => buffer,
         _ => Vec::with_capacity(NEW_BYTES),
     }
 }
 
 /// Takes back a buffer that is not needed any more.
 pub(super) fn give_back(kept: &'static LocalKey<Cell<Vec<u8>>>, mut buffer: Vec<u8>) {
-    if buffer.capacity() <= KEPT_BYTES_MAX {
+    if (NEW_BYTES..=KEPT_BYTES_MAX).contains(&buffer.capacity()) {
         buffer.clear();
         // It fails while the thread ends.
         let _ = kept.try_with(|kept| kept.set(buffer));

@@ -9,6 +9,7 @@ use std::time::Instant;
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags};
 
+use super::date::ImfFixdate;
 use super::limits::Reading;
 use super::response::{Content, Response};
 use super::shared::Shared;
@@ -76,7 +77,13 @@ pub(super) enum AfterSend {
 impl Output {
     /// Appends a response. `is_head`: it answers a HEAD request. `date` and `end`: see
     /// [`Response::write_head`].
-    pub(super) fn append(&mut self, response: Response, is_head: bool, date: &str, end: &str) {
+    pub(super) fn append(
+        &mut self,
+        response: Response,
+        is_head: bool,
+        date: &ImfFixdate,
+        end: &str,
+    ) {
         let before = self.buffer.len();
         // A second response means that the client pipelines, and gets many.
         let room = if before == 0 { RESPONSE_BYTES } else { COLLECT_BYTES + COPY_BYTES_MAX };
@@ -190,7 +197,7 @@ mod tests {
     use super::*;
     use crate::response::CLOSE;
 
-    const DATE: &str = "Sat, 21 Nov 2026 01:02:03 GMT";
+    const DATE: &ImfFixdate = b"Sat, 21 Nov 2026 01:02:03 GMT";
 
     /// A socket whose client has read all before more is sent, so that it always has room.
     struct Drained {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tiny_http::{Header, StatusCode};
 
 use super::buffer;
+use super::date::ImfFixdate;
 use super::syntax::{is_field, is_token};
 
 /// What the server adds itself, or decides.
@@ -198,7 +199,7 @@ impl Response {
 
     /// Appends status line, fields and the empty line. `date`: an IMF-fixdate (RFC 9110 §5.6.7).
     /// `end`: [`CLOSE`], or [`keep_alive`].
-    pub(super) fn write_head(&self, out: &mut Vec<u8>, date: &str, end: &str) {
+    pub(super) fn write_head(&self, out: &mut Vec<u8>, date: &ImfFixdate, end: &str) {
         match self.status {
             // A shortcut for the most frequent one.
             StatusCode(200) => push(out, ["HTTP/1.1 200 OK\r\nDate: "]),
@@ -211,7 +212,7 @@ impl Response {
                 push(out, ["HTTP/1.1 ", code, " ", reason, "\r\nDate: "]);
             }
         }
-        push(out, [date]);
+        out.extend_from_slice(date);
         out.extend_from_slice(&self.lines);
         // RFC 9110 §8.6 and §15.4.5: no Content-Length on 1xx and 204, and none needed on 304.
         if self.has_content(false) {
@@ -273,7 +274,8 @@ mod tests {
             (413, "413 Content Too Large", CLOSE, "Connection: close"),
         ] {
             let mut out = Vec::new();
-            response.clone().with_status_code(status).write_head(&mut out, DATE, end);
+            let date = DATE.as_bytes().try_into().unwrap();
+            response.clone().with_status_code(status).write_head(&mut out, date, end);
             let expected = format!(
                 "HTTP/1.1 {line}\r\nDate: {DATE}\r\nAllow: GET\r\n\
                  Content-Type-Not: text/plain\r\ncontent-type: text/html\r\nVary: Accept\r\n\
