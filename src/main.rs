@@ -5,6 +5,7 @@ use std::process::ExitCode;
 /// From this many bytes on, a block, such as the JSON of a long list, returns to the system as soon
 /// as it is freed. By default, glibc raises this limit to the longest block freed so far, up to 32
 /// MiB, and keeps shorter blocks (mallopt(3)).
+#[cfg(target_env = "gnu")]
 const MAPPED_BYTES_MIN: i32 = 1024 * 1024;
 
 #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
