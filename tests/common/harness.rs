@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+
+use socket2::{Domain, Socket, Type};
 
 use crate::common::client::{Client, Response};
 use crate::common::etcd::Etcd;
@@ -287,6 +289,17 @@ pub(crate) fn signal_child(child: &Child, signal: rustix::process::Signal) {
 pub(crate) fn value(page: &str, sample: &str) -> f64 {
     let line = page.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("no {sample}: {page}")).parse().expect("a value is a number")
+}
+
+/// An address that refuses connections as long as the socket exists: it is bound, and does not
+/// listen. A listener would not be gone once it is dropped, as long as a child of this process that
+/// another test has just started has not begun its own program.
+pub(crate) fn refusing() -> (Socket, SocketAddr) {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.set_reuse_address(true).unwrap();
+    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
+    let address = socket.local_addr().unwrap().as_socket().unwrap();
+    (socket, address)
 }
 
 /// Whether a program is installed; if not, the test is to be skipped.

@@ -2,16 +2,14 @@
 //! and however slowly, changes nothing, and is said.
 
 use std::io::Write as _;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use socket2::{Domain, Socket, Type};
-
 use crate::common::client::read_head;
-use crate::common::harness::{Scratch, Server, at_once, colors, wait_until, within};
+use crate::common::harness::{Scratch, Server, at_once, colors, refusing, wait_until, within};
 use crate::wire::durable::{LIST, fail, health};
 
 /// Longest time until a bad answer is given up, the start of other tests included.
@@ -198,12 +196,8 @@ fn a_proxy_in_the_environment_is_not_asked() {
 fn a_start_without_a_copy_needs_an_answer() {
     let scratch = Scratch::new();
     let file = scratch.file("copy.db");
-    // Bound and not listening, so that nobody else gets the port.
-    let bound = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-    bound.set_reuse_address(true).unwrap();
-    bound.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
-    let address = bound.local_addr().unwrap().as_socket().unwrap().to_string();
-    let url = format!("http://{address}");
+    let (_bound, address) = refusing();
+    let (address, url) = (address.to_string(), format!("http://{address}"));
     at_once([&["--check"][..], &["--data", &file], &[]], |mode| {
         let begun = Instant::now();
         // Following itself is the same: it does not listen yet.

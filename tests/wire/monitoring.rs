@@ -3,13 +3,13 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::process::Command;
 use std::thread;
 
 use crate::common::client::read_head;
 use crate::common::harness::{
-    self, Scratch, Server, colors, eventually, is_installed, long_list, value, wait_until,
+    self, Scratch, Server, colors, eventually, is_installed, long_list, refusing, value, wait_until,
 };
 use crate::wire::recipes::own_address;
 
@@ -198,7 +198,6 @@ fn a_service_is_found_by_its_url_its_socket_and_its_variables() {
 fn what_is_not_well_is_one_line_and_exit_code_1() {
     let listener = TcpListener::bind(own_address(0)).unwrap();
     let address = listener.local_addr().unwrap();
-    let place = format!("http://{address}");
     let answers = ["HTTP/1.1 503 No\r\n\r\n{\"status\":\"stopping\"}\n", "SSH-2.0\r\n", ""];
     let server = thread::spawn(move || {
         for answer in answers {
@@ -208,17 +207,19 @@ fn what_is_not_well_is_one_line_and_exit_code_1() {
             client.write_all(answer.as_bytes()).unwrap();
         }
     });
-    let check = |reason: &str| {
+    let check = |address: SocketAddr, reason: &str| {
+        let place = format!("http://{address}");
         let (code, out, log) = ask_health(&[&place], &[]);
         let expected = format!("[ERROR] no healthy service at {place}: {reason}\n");
         assert_eq!((code, out.as_str()), (Some(1), ""));
         assert!(log.ends_with(&expected) && log.lines().count() == 1, "{log}");
     };
-    check(r#"503 "{\"status\":\"stopping\"}""#);
-    check("the answer is not HTTP");
-    check("the answer is not HTTP");
+    check(address, r#"503 "{\"status\":\"stopping\"}""#);
+    check(address, "the answer is not HTTP");
+    check(address, "the answer is not HTTP");
     server.join().unwrap();
-    check("Connection refused (os error 111)");
+    let (_bound, address) = refusing();
+    check(address, "Connection refused (os error 111)");
     assert_eq!(ask_health(&["https://a"], &[]).0, Some(2));
     assert_eq!(ask_health(&["--check"], &[]).0, Some(2));
 }

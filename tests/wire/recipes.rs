@@ -11,7 +11,7 @@ use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::common::harness::{Scratch, Server, colors, is_installed, run, wait_until};
+use crate::common::harness::{Scratch, Server, colors, is_installed, refusing, run, wait_until};
 use crate::common::proxy::{field, nginx_with};
 use crate::wire::machines::REPLICAS;
 use crate::wire::waiting::{tag, waiting};
@@ -295,18 +295,18 @@ fn nginx_in_front_of_several_hosts_makes_no_change_twice() {
         (Some(UNAVAILABLE), "DELETE", 200),
         (Some(UNAVAILABLE), "POST", 201),
     ] {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let first = listener.local_addr().unwrap();
-        match answer {
-            None => drop(listener),
-            Some(answer) => drop(thread::spawn(move || {
+        let (_bound, mut first) = refusing();
+        if let Some(answer) = answer {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            first = listener.local_addr().unwrap();
+            thread::spawn(move || {
                 for client in listener.incoming() {
                     let mut client = client.unwrap();
                     let _ = client.read(&mut [0; 4096]);
                     let _ = client.write_all(answer.as_bytes());
                     let _ = client.shutdown(Shutdown::Both);
                 }
-            })),
+            });
         }
         let nginx = ["nginx", "-c", "configuration", "-p", "."];
         let front = Front::start(8085, &nginx, |address, directory| {
