@@ -1,4 +1,4 @@
-//! Requests and responses as the service sees them, in the terms of RFC 9110, and times in texts.
+//! Requests and responses as the service sees them, in the terms of RFC 9110, and times as text.
 
 mod fields;
 mod request;

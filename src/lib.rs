@@ -61,7 +61,7 @@
 //!   - `sqlite/wal_files`: FILE, FILE-wal and FILE-shm of a database that is open
 //!   - `sqlite/error`: why a database cannot be used
 //! - `metrics`: what is counted
-//! - `http`: requests and responses as the service sees them, and times in texts
+//! - `http`: requests and responses as the service sees them, and times as text
 //!   - `request`: a request as a value
 //!   - `fields`: the fields of a head that the service knows
 //!   - `response`: a response as a value, and its fields as bytes

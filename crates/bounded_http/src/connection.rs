@@ -229,7 +229,7 @@ impl Connection {
         }
     }
 
-    /// Until a transition has called this, at its end, the state is `Closed`.
+    /// Sets the next state, which is the last that a transition does. Until then, it is `Closed`.
     fn enter(&mut self, state: State, next: Next) -> Next {
         self.state = state;
         next
